@@ -1,0 +1,1 @@
+"""Tabular benchmarks behind one interface."""

@@ -1,0 +1,58 @@
+"""One interface to tabular benchmarks: what somebody else measured, asked by architecture."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal
+
+from archwright.registry import Entry, Registry
+from archwright.spaces.base import Architecture
+
+Split = Literal["validation", "test"]
+
+
+class Benchmark(ABC):
+    """A table of measured architectures of one space.
+
+    Accuracies are in percent, latencies in milliseconds. An unknown data set, epoch number, split or device is an
+    :class:`~archwright.errors.InputError` that lists the known ones.
+    """
+
+    name: ClassVar[str]
+    space: ClassVar[str]
+    datasets: ClassVar[tuple[str, ...]]
+    search_protocol: ClassVar[tuple[Split, int]]
+    """(split, epochs) that a search may look at; the test split at the full epochs is only reported."""
+    report_protocol: ClassVar[tuple[Split, int]]
+
+    @abstractmethod
+    def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
+        """Percent of ``split`` classified correctly after ``epochs`` epochs of training, mean over seeds."""
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Devices with measured latencies."""
+        return ()
+
+    def latency_ms(self, architecture: Architecture, device: str) -> float:
+        """Measured latency on ``device``."""
+        from archwright.errors import unknown_name
+
+        raise unknown_name("device", device, self.devices)
+
+
+benchmarks = Registry(
+    "benchmark",
+    Entry("nb201", "archwright.benchmarks.nasbench201:load_compact", "NAS-Bench-201, all 15,625 cells, compact array"),
+    Entry(
+        "nats", "archwright.benchmarks.nasbench201:load_nats", "NAS-Bench-201 from NATS-Bench's own files (nats:PATH)"
+    ),
+)
+
+
+def load_benchmark(spec: str) -> Benchmark:
+    """The benchmark named ``NAME`` or ``NAME:PATH``."""
+    name, _, path = spec.partition(":")
+    loader: Any = benchmarks.get(name)
+    table: Benchmark = loader(path)
+    return table

@@ -1,0 +1,34 @@
+"""Images in (named sets, folders, arrays); normalised tensors, splits and augmentation out.
+
+The names are imported on first use, so that ``archwright.data.datasets`` can be listed without importing torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from archwright.data.registry import datasets
+
+if TYPE_CHECKING:
+    from archwright.data.augmentation import Augmentation
+    from archwright.data.batches import Batches
+    from archwright.data.image_data import ImageData, Split, load
+    from archwright.data.preprocessing import Preprocessing
+
+__all__ = ["Augmentation", "Batches", "ImageData", "Preprocessing", "Split", "datasets", "load"]
+
+_HOMES = {
+    "Augmentation": "augmentation",
+    "Batches": "batches",
+    "ImageData": "image_data",
+    "Preprocessing": "preprocessing",
+    "Split": "image_data",
+    "load": "image_data",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,127 @@
+"""``npz:PATH``: images and labels from a NumPy archive, checked before use."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archwright.data.raw import Labels, Pixels, RawImages, raw_from_arrays
+from archwright.errors import InputError
+
+_KEYS = "an archive with x_train and y_train (and x_test and y_test), or with x and y"
+
+
+def npz(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
+    """The source behind ``npz:PATH``; arrays are all good or an error, and lie where the user says."""
+    del skip_bad, cache_dir
+    path = Path(argument).expanduser()
+    if not argument or not path.is_file():
+        raise InputError("the path of an existing .npz file after 'npz:'", repr(argument))
+    arrays = _read(path)
+    pool, test = _named_parts(arrays)
+    parts = [_checked(arrays, *keys) for keys in (pool, test) if keys]
+    classes = int(parts[0][1].max()) + 1
+    if classes > len(parts[0][1]):  # every class needs images; a stray huge label must not make a huge count
+        raise InputError(f"labels of {pool[1]} numbered 0, 1, 2 ... without gaps", str(classes - 1))
+    names = _class_names(arrays, classes)
+    if len(parts) > 1:
+        _check_same_kind(parts[0], parts[1], len(names), (pool[0], "x_test"))
+    return raw_from_arrays(path.stem, parts, names, image_size)
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        # AttributeError and TypeError: a bare .npy array is no archive.
+        raise InputError("a readable .npz archive of plain arrays", f"{path.name} ({error})") from error
+
+
+def _named_parts(arrays: dict[str, NDArray[Any]]) -> tuple[tuple[str, str], tuple[str, str] | None]:
+    """Which keys hold the pool and the official test part."""
+    names = set(arrays)
+    for images, labels in (("x_train", "y_train"), ("x", "y")):
+        if {images, labels} <= names:
+            break
+    else:
+        raise InputError(_KEYS, f"the keys {', '.join(sorted(names)) or '(none)'}")
+    if images == "x" or not {"x_test", "y_test"} & names:
+        return (images, labels), None
+    if not {"x_test", "y_test"} <= names:
+        raise InputError("x_test and y_test together", "only one of them")
+    return (images, labels), ("x_test", "y_test")
+
+
+def _checked(arrays: dict[str, NDArray[Any]], images_key: str, labels_key: str) -> tuple[Pixels, Labels]:
+    pixels = _pixels(arrays[images_key], images_key)
+    labels = _labels(arrays[labels_key], labels_key)
+    if len(pixels) != len(labels):
+        raise InputError(f"as many labels as images in {images_key} ({len(pixels)})", f"{len(labels)} in {labels_key}")
+    return pixels, labels
+
+
+def _pixels(array: NDArray[Any], key: str) -> Pixels:
+    """Any accepted layout and type to uint8 (n, C, H, W); channels last wins where both readings are possible."""
+    if array.ndim == 3:
+        planar = array[:, None]
+    elif array.ndim == 4 and array.shape[3] in (1, 3):
+        planar = array.transpose(0, 3, 1, 2)
+    elif array.ndim == 4 and array.shape[1] in (1, 3):
+        planar = array
+    else:
+        raise InputError(f"{key} of shape (n,H,W), (n,H,W,C) or (n,C,H,W) with C of 1 or 3", f"the shape {array.shape}")
+    if 0 in planar.shape:
+        raise InputError(f"images in {key}", f"an empty array of shape {array.shape}")
+    if planar.dtype == np.uint8:
+        return np.ascontiguousarray(planar)
+    if not np.issubdtype(planar.dtype, np.floating):
+        raise InputError(f"{key} as uint8 or as floats in [0, 1]", f"the type {planar.dtype}", "Convert it to uint8.")
+    if not np.isfinite(planar).all():
+        raise InputError(f"finite numbers in {key}", f"{int((~np.isfinite(planar)).sum())} NaN or infinite values")
+    if planar.min() < 0 or planar.max() > 1:
+        raise InputError(
+            f"floats of {key} in [0, 1]",
+            f"values from {planar.min():g} to {planar.max():g}",
+            "Save raw pixels: normalising is done here.",
+        )
+    return np.ascontiguousarray(np.rint(planar * 255).astype(np.uint8))
+
+
+def _labels(array: NDArray[Any], key: str) -> Labels:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InputError(f"{key} of shape (n,)", f"the shape {array.shape}")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise InputError(f"whole numbers from 0 in {key}", f"the type {array.dtype}")
+    if array.size and array.min() < 0:
+        raise InputError(f"labels of {key} from 0", f"{array.min()}")
+    return array.astype(np.int64)
+
+
+def _class_names(arrays: dict[str, NDArray[Any]], classes: int) -> tuple[str, ...]:
+    if "class_names" not in arrays:
+        return tuple(map(str, range(classes)))
+    names = arrays["class_names"]
+    if names.ndim != 1 or names.dtype.kind not in "US":
+        raise InputError("class_names as a list of strings", f"type {names.dtype} of shape {names.shape}")
+    if len(names) < classes:
+        raise InputError(f"labels below {len(names)}, the number of class_names", str(classes - 1))
+    return tuple(map(str, names.astype(str)))
+
+
+def _check_same_kind(
+    pool: tuple[Pixels, Labels], test: tuple[Pixels, Labels], classes: int, keys: tuple[str, str]
+) -> None:
+    if pool[0].shape[1:] != test[0].shape[1:]:
+        raise InputError(
+            f"{keys[0]} and {keys[1]} of one image shape (C, H, W)", f"{pool[0].shape[1:]} and {test[0].shape[1:]}"
+        )
+    if test[1].max() >= classes:
+        raise InputError(f"labels of y_test below {classes}", str(test[1].max()))

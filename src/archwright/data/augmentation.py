@@ -1,0 +1,140 @@
+"""Random changes to a batch of training images, a function of a seed alone.
+
+Order: crop, flip, AutoAugment on pixels in [0, 1]; normalisation; then cutout, whose zeros are the mean pixel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from archwright.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    from archwright.data.image_data import ImageData
+
+POLICIES = ("cifar10", "imagenet")
+
+
+def _unchanged(x: Tensor) -> Tensor:
+    return x
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done to training images.
+
+    Args:
+        crop: pad by so many black pixels on each side, then cut out the old size at a random place.
+        flip: mirror left and right with probability one half.
+        cutout: side of a square set to zero at a random centre, clipped at the border; 0 for none.
+        autoaugment: a policy found by AutoAugment, "cifar10" or "imagenet"; each image draws its own sub-policy.
+    """
+
+    crop: int = 0
+    flip: bool = False
+    cutout: int = 0
+    autoaugment: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.crop < 0 or self.cutout < 0:
+            raise InputError("crop and cutout of 0 or more pixels", f"{self.crop} and {self.cutout}")
+        if self.autoaugment is not None and self.autoaugment not in POLICIES:
+            raise unknown_name("policy", self.autoaugment, POLICIES)
+
+    def __call__(self, unit: Tensor, seed: int, normalise: Callable[[Tensor], Tensor] = _unchanged) -> Tensor:
+        """Augment ``unit`` (n, C, H, W) in [0, 1]; the same seed does the same, whatever the global random state.
+
+        Random numbers are drawn on the CPU, so that the device does not change them.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        x = unit
+        if self.crop:
+            x = _random_crop(x, self.crop, generator)
+        if self.flip:
+            mirrored = torch.rand(len(x), generator=generator) < 0.5
+            x = torch.where(mirrored.view(-1, 1, 1, 1).to(x.device), x.flip(3), x)
+        if self.autoaugment:
+            x = _autoaugment(x, self.autoaugment, generator)
+        x = normalise(x)
+        return _cutout(x, self.cutout, generator) if self.cutout else x
+
+    @classmethod
+    def default_for(cls, data: ImageData) -> Augmentation:
+        """What suits a data set: little for digits (mirrored digits are other signs), none for noise.
+
+        Everything that is not a named set is taken for photographs: crop by an eighth, flip, cutout of a quarter.
+        """
+        kind, size = data.spec.partition(":")[0], data.image_size
+        if kind == "digits":
+            return cls(crop=max(1, size // 8))
+        if kind == "fashion-mnist":
+            return cls(crop=max(1, size // 14), flip=True)
+        if kind == "random":
+            return cls()
+        return cls(crop=size // 8, flip=True, cutout=size // 4)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Augmentation:
+        """The inverse of `to_dict`."""
+        unknown = sorted(set(values) - set(cls.__dataclass_fields__))
+        if unknown:
+            raise unknown_name("augmentation field", unknown[0], cls.__dataclass_fields__)
+        return cls(**values)
+
+
+def _random_crop(x: Tensor, padding: int, generator: torch.Generator) -> Tensor:
+    """Each image shifted by up to ``padding`` pixels each way, black where nothing was."""
+    _, _, height, width = x.shape
+    top, left = torch.randint(2 * padding + 1, (2, len(x)), generator=generator).to(x.device)
+    windows = (
+        functional.pad(x, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    )  # (n, C, top, left, H, W), a view
+    return windows[torch.arange(len(x), device=x.device), :, top, left]
+
+
+def _cutout(x: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    """A square of zeros around a random pixel of each image."""
+    n, _, height, width = x.shape
+    top = torch.randint(height, (n, 1), generator=generator) - side // 2
+    left = torch.randint(width, (n, 1), generator=generator) - side // 2
+    rows, columns = torch.arange(height), torch.arange(width)
+    inside_rows = (rows >= top) & (rows < top + side)  # (n, H)
+    inside_columns = (columns >= left) & (columns < left + side)  # (n, W)
+    hole = inside_rows[:, None, :, None] & inside_columns[:, None, None, :]
+    return x.masked_fill(hole.to(x.device), 0)
+
+
+@lru_cache(maxsize=len(POLICIES))
+def _policy(name: str) -> Any:
+    from kornia.augmentation.auto import AutoAugment  # deferred: slow to import and needed by few
+
+    return AutoAugment(name)
+
+
+def _autoaugment(x: Tensor, name: str, generator: torch.Generator) -> Tensor:
+    """AutoAugment with a sub-policy an image (kornia's own call draws one for the whole batch).
+
+    kornia draws from torch's global generator, which is therefore seeded for the call and put back afterwards.
+    """
+    policy = _policy(name)
+    chosen = torch.randint(len(policy), (len(x),), generator=generator)
+    seed = int(torch.randint(2**62, (), generator=generator))
+    colour = x.expand(-1, 3, -1, -1) if x.shape[1] == 1 else x  # kornia's colour operations need three channels
+    result = torch.empty_like(colour, memory_format=torch.contiguous_format)
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+        torch.manual_seed(seed)
+        for index in sorted(set(chosen.tolist())):
+            members = (chosen == index).nonzero()[:, 0].to(x.device)
+            result[members] = policy[index](colour[members])
+    return result[:, : x.shape[1]].clamp(0, 1)

@@ -1,0 +1,190 @@
+"""``folder:PATH``: image files of any size and kind, one sub-folder a class, kept in memory or streamed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from archwright.data.images import BAD_IMAGE, is_grey, square_pixels
+from archwright.data.raw import MemoryPixels, Pixels, PixelSource, RawImages
+from archwright.errors import InputError
+
+MEMORY_LIMIT_BYTES = 512 * 2**20  # decoded folders below this are kept in memory, larger ones are streamed
+IMAGE_SUFFIXES = frozenset(
+    f".{kind}" for kind in ("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm")
+)
+IMAGE_SIZES = (8, 16, 32, 64, 96, 128, 224)
+_SPLIT_NAMES = {"train", "training", "val", "valid", "validation", "test", "testing"}
+_THREADS = min(8, os.cpu_count() or 1)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an image file says about itself before its pixels are decoded."""
+
+    short_side: int
+    grey: bool
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedPixels:
+    """Images decoded each time they are read."""
+
+    paths: tuple[Path, ...]
+    image_size: int
+    image_channels: int
+    in_memory: bool = False
+
+    def read(self, indices: NDArray[np.int64]) -> Pixels:
+        """The images at ``indices``, (n, C, H, W); one that turns out damaged is an error that names it."""
+        decoded = _in_threads(self.decode, [self.paths[index] for index in indices])
+        for outcome in decoded:
+            if isinstance(outcome, Bad):
+                raise _bad_images([outcome])
+        return _stack([pixels for pixels in decoded if not isinstance(pixels, Bad)], self)
+
+    def decode(self, path: Path) -> Pixels | Bad:
+        """One file to (C, H, W)."""
+        try:
+            with Image.open(path) as image:
+                return square_pixels(image, self.image_size, self.image_channels)
+        except BAD_IMAGE as error:
+            return Bad(path, _reason(error))
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A file that is no readable image, and why."""
+
+    path: Path
+    reason: str
+
+
+def folder(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
+    """The source behind ``folder:PATH``; files are used where they lie, so there is nothing to cache."""
+    del cache_dir
+    root = Path(argument).expanduser()
+    if not argument or not root.is_dir():
+        raise InputError("the path of an existing folder after 'folder:'", repr(argument))
+    class_names, paths, labels = _list_images(root)
+    headers = _in_threads(_read_header, paths)
+    good, bad = _sort_out(headers, paths, root, skip_bad)
+    sound = [header for header in headers if isinstance(header, Header)]
+    size = image_size or default_size([header.short_side for header in sound])
+    channels = 1 if all(header.grey for header in sound) else 3
+    streamed = StreamedPixels(tuple(paths[i] for i in good), size, channels)
+    source: PixelSource = streamed
+    if len(good) * channels * size * size < MEMORY_LIMIT_BYTES:
+        decoded = _in_threads(streamed.decode, streamed.paths)
+        kept, late = _sort_out(decoded, streamed.paths, root, skip_bad)
+        bad, good = sorted([*bad, *late]), [good[i] for i in kept]
+        source = MemoryPixels(_stack([pixels for pixels in decoded if not isinstance(pixels, Bad)], streamed))
+    used = [paths[i] for i in good]
+    return RawImages(
+        name=root.resolve().name,
+        labels=np.array([labels[i] for i in good], dtype=np.int64),
+        class_names=class_names,
+        pixels=source,
+        content=_content(used, root),
+        skipped=tuple(bad),
+    )
+
+
+def default_size(short_sides: Sequence[int]) -> int:
+    """The largest usual size not above the median short side, so that most images are not blown up."""
+    median = float(np.median(short_sides))
+    return max((size for size in IMAGE_SIZES if size <= median), default=IMAGE_SIZES[0])
+
+
+def _list_images(root: Path) -> tuple[tuple[str, ...], list[Path], list[int]]:
+    """Classes in alphabetical order, and every image file below them in a stable order with its label."""
+    classes = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    if len(classes) < 2:
+        found = f"{len(classes)} in {root}" + (f" ({classes[0].name})" if classes else "")
+        raise InputError("a folder with at least two sub-folders of images, one a class", found)
+    if {entry.name.lower() for entry in classes} <= _SPLIT_NAMES:
+        raise InputError(
+            "sub-folders that are classes",
+            f"{', '.join(entry.name for entry in classes)} in {root}",
+            f"Splits are made here: give one of them, as in folder:{classes[0]}",
+        )
+    paths: list[Path] = []
+    labels: list[int] = []
+    for label, entry in enumerate(classes):
+        files = sorted(path for path in entry.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+        files = [path for path in files if not path.name.startswith(".")]
+        if not files:
+            raise InputError(
+                f"image files ({', '.join(sorted(IMAGE_SUFFIXES))}) in every class",
+                f"none in {entry}",
+                "Add images or remove the sub-folder.",
+            )
+        paths += files
+        labels += [label] * len(files)
+    return tuple(entry.name for entry in classes), paths, labels
+
+
+def _read_header(path: Path) -> Header | Bad:
+    """Open and verify without decoding: catches what is no image; a truncated photograph shows only in decoding."""
+    try:
+        with Image.open(path) as image:
+            header = Header(min(image.size), is_grey(image))
+            image.verify()
+    except BAD_IMAGE as error:
+        return Bad(path, _reason(error))
+    return header
+
+
+def _in_threads(work: Callable[[Path], T], paths: Sequence[Path]) -> list[T]:
+    """``work`` on every path in order; decoding releases the interpreter lock, so threads do help."""
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(work, paths))
+
+
+def _sort_out(
+    outcomes: Sequence[object], paths: Sequence[Path], root: Path, skip_bad: bool
+) -> tuple[list[int], list[str]]:
+    """Positions of the good outcomes and names of the bad ones, which are an error unless they may be skipped."""
+    bad = [outcome for outcome in outcomes if isinstance(outcome, Bad)]
+    if bad and (not skip_bad or len(bad) == len(paths)):
+        raise _bad_images(bad)
+    good = [i for i, outcome in enumerate(outcomes) if not isinstance(outcome, Bad)]
+    return good, [item.path.relative_to(root).as_posix() for item in bad]
+
+
+def _bad_images(bad: Sequence[Bad]) -> InputError:
+    shown = ", ".join(f"{item.path} ({item.reason})" for item in bad[:3])
+    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
+    return InputError("readable images", f"{shown}{more}", "Repair or remove them, or load with skip_bad=True.")
+
+
+def _reason(error: BaseException) -> str:
+    return "not an image" if isinstance(error, UnidentifiedImageError) else str(error) or type(error).__name__
+
+
+def _stack(images: Sequence[Pixels], like: StreamedPixels) -> Pixels:
+    """(n, C, H, W), also for no images at all."""
+    shape = (len(images), like.image_channels, like.image_size, like.image_size)
+    stacked = np.empty(shape, dtype=np.uint8)
+    for index, image in enumerate(images):
+        stacked[index] = image
+    return stacked
+
+
+def _content(paths: Sequence[Path], root: Path) -> str:
+    """SHA-256 of names and file sizes: reading every byte of a large folder would double the time to load it."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\n".encode())
+    return digest.hexdigest()

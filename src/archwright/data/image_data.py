@@ -1,0 +1,177 @@
+"""A data set ready to use: three splits, their normalisation, one fingerprint. `load` makes it from a spec string."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from archwright.data.preprocessing import Preprocessing
+from archwright.data.raw import Labels, PixelSource, RawImages, Source
+from archwright.data.registry import datasets
+from archwright.data.splits import Parts, split
+from archwright.errors import InputError
+
+# Statistics of streamed data come from this many train images: a full decode at load would cost an epoch.
+STREAMED_SAMPLE = 4096
+
+
+class Split:
+    """One part of a data set: labels in memory, pixels on demand."""
+
+    def __init__(self, source: PixelSource, labels: Labels, indices: NDArray[np.int64]) -> None:
+        self._source = source
+        self.indices = indices
+        self.labels: Labels = labels[indices]
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def pixels(self, indices: NDArray[np.int64]) -> Tensor:
+        """uint8 (n, C, H, W); ``indices`` count within this split."""
+        return torch.from_numpy(self._source.read(self.indices[indices]))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """Labelled images of one size, split by a seed. Mean and standard deviation come from the train part alone."""
+
+    spec: str
+    name: str
+    preprocessing: Preprocessing
+    train: Split
+    validation: Split
+    test: Split
+    fingerprint: str
+    skipped: tuple[str, ...] = ()
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Label i is called ``class_names[i]``."""
+        return self.preprocessing.class_names
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @property
+    def image_size(self) -> int:
+        """Side of the square images, in pixels."""
+        return self.preprocessing.image_size
+
+    @property
+    def image_channels(self) -> int:
+        """1 (grey) or 3 (colour)."""
+        return self.preprocessing.image_channels
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean a channel of the train part's pixels in [0, 1]."""
+        return self.preprocessing.mean
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation a channel of the train part's pixels in [0, 1]."""
+        return self.preprocessing.std
+
+    def describe(self) -> str:
+        """One line for people."""
+        total = len(self.train) + len(self.validation) + len(self.test)
+        kind = "grey" if self.image_channels == 1 else "colour"
+        text = (
+            f"{self.name}: {total:,} {kind} images at {self.image_size}x{self.image_size} in {self.classes} classes; "
+            f"{len(self.train):,} train, {len(self.validation):,} validation, {len(self.test):,} test"
+        )
+        return f"{text}; {len(self.skipped):,} bad images skipped" if self.skipped else text
+
+    def normalise(self, pixels_uint8: Tensor) -> Tensor:
+        """uint8 pixels (n, C, H, W) to normalised float32."""
+        return self.preprocessing.normalise(pixels_uint8)
+
+    def preprocess(self, image: Image.Image) -> Tensor:
+        """Any image to a network's input (1, C, H, W)."""
+        return self.preprocessing.preprocess(image)
+
+
+def load(
+    spec: str,
+    *,
+    seed: int = 0,
+    image_size: int | None = None,
+    validation: float = 0.2,
+    test: float = 0.2,
+    skip_bad: bool = False,
+    cache_dir: Path | None = None,
+) -> ImageData:
+    """Load a data set and split it.
+
+    Args:
+        spec: a registered name, with an argument after a colon where it takes one: "digits", "folder:photos".
+        seed: of the splits.
+        image_size: side the images are resized to; the data set's own if not given.
+        validation: share of the images outside an official test part to validate on.
+        test: share of the images to test on; not used where the data set has an official test part.
+        skip_bad: leave out images that cannot be read instead of stopping at them.
+        cache_dir: where downloads are kept and looked for.
+    """
+    _check_arguments(seed, image_size, validation, test)
+    name, _, argument = spec.partition(":")
+    source: Source = datasets.get(name)
+    raw = source(argument, image_size=image_size, skip_bad=skip_bad, cache_dir=cache_dir)
+    parts = split(raw, validation, test, seed)
+    mean, std = _statistics(raw.pixels, parts.train)
+    return ImageData(
+        spec=spec,
+        name=raw.name,
+        preprocessing=Preprocessing(raw.pixels.image_size, raw.pixels.image_channels, mean, std, raw.class_names),
+        train=Split(raw.pixels, raw.labels, parts.train),
+        validation=Split(raw.pixels, raw.labels, parts.validation),
+        test=Split(raw.pixels, raw.labels, parts.test),
+        fingerprint=_fingerprint(raw, parts, seed),
+        skipped=raw.skipped,
+    )
+
+
+def _check_arguments(seed: int, image_size: int | None, validation: float, test: float) -> None:
+    if seed < 0:
+        raise InputError("a seed of 0 or more", str(seed))
+    if image_size is not None and image_size < 1:
+        raise InputError("an image size of at least 1 pixel", str(image_size))
+    if not (0 < validation < 1 and 0 < test < 1 and validation + test < 1):
+        raise InputError(
+            "validation and test shares above 0 that leave something to train on", f"{validation} and {test}"
+        )
+
+
+def _statistics(source: PixelSource, train: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation a channel of pixels in [0, 1], exact from a histogram of the 256 values."""
+    if not source.in_memory and len(train) > STREAMED_SAMPLE:
+        train = train[np.linspace(0, len(train) - 1, STREAMED_SAMPLE).astype(np.int64)]
+    histogram = np.zeros((source.image_channels, 256), dtype=np.int64)
+    for start in range(0, len(train), 1024):
+        pixels = source.read(train[start : start + 1024])
+        for channel in range(source.image_channels):
+            histogram[channel] += np.bincount(pixels[:, channel].ravel(), minlength=256)
+    shares = histogram / histogram.sum(axis=1, keepdims=True)
+    values = np.arange(256) / 255
+    mean = shares @ values
+    variance = (shares * (values - mean[:, None]) ** 2).sum(axis=1)
+    std = np.maximum(np.sqrt(variance), 1 / 255)  # a constant channel carries nothing; do not divide by zero
+    return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def _fingerprint(raw: RawImages, parts: Parts, seed: int) -> str:
+    """SHA-256 of the content, how it is shown, the splits and the seed; the same wherever the data lies."""
+    digest = hashlib.sha256(
+        repr((raw.content, raw.class_names, raw.pixels.image_size, raw.pixels.image_channels, seed)).encode()
+    )
+    for part in (parts.train, parts.validation, parts.test):
+        digest.update(len(part).to_bytes(8, "little") + part.astype("<i8").tobytes())
+    return digest.hexdigest()

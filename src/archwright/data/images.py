@@ -1,0 +1,59 @@
+"""One image to square 8-bit pixels: orientation, colour, transparency, size. Training and prediction share it."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+# Everything Pillow is known to raise on files that are not, or no longer, images.
+BAD_IMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+
+_GREY_MODES = {"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"}
+
+
+def is_grey(image: Image.Image) -> bool:
+    """Whether the image's own mode has no colour."""
+    return image.mode in _GREY_MODES
+
+
+def square_pixels(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:
+    """Upright, on white where transparent, short side resized to ``size``, centre cropped: (C, size, size)."""
+    upright = ImageOps.exif_transpose(image)
+    opaque = _without_alpha(_eight_bit(upright)).convert("L" if channels == 1 else "RGB")
+    fitted = ImageOps.fit(opaque, (size, size), method=Image.Resampling.BILINEAR)
+    pixels = np.asarray(fitted, dtype=np.uint8)
+    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def resize_arrays(pixels: NDArray[np.uint8], size: int | None) -> NDArray[np.uint8]:
+    """(n, C, H, W) to (n, C, size, size) the way image files are; ``size`` None keeps square images as they are."""
+    channels, height, width = pixels.shape[1:]
+    size = min(height, width) if size is None else size
+    if height == width == size:
+        return pixels
+    resized = np.empty((len(pixels), channels, size, size), dtype=np.uint8)
+    for index, planes in enumerate(pixels):
+        flat = planes[0] if channels == 1 else np.ascontiguousarray(planes.transpose(1, 2, 0))
+        resized[index] = square_pixels(Image.fromarray(flat), size, channels)
+    return resized
+
+
+def _eight_bit(image: Image.Image) -> Image.Image:
+    """16-bit grey scaled to 8 bits (Pillow's own conversion would clip it); other modes unchanged."""
+    if image.mode == "F":
+        raise ValueError("floating-point pixels have no agreed range")
+    if image.mode.startswith("I"):
+        return Image.fromarray((np.asarray(image).clip(0, 65535) >> 8).astype(np.uint8))
+    return image
+
+
+def _without_alpha(image: Image.Image) -> Image.Image:
+    """Transparent pixels hide arbitrary colours: show white instead."""
+    if not image.has_transparency_data:
+        return image
+    coloured = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", coloured.size, "white"), coloured)

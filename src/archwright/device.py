@@ -1,0 +1,57 @@
+"""The device a computation runs on, as one object; algorithms never name a back end."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from archwright.errors import InputError
+
+
+@dataclass(frozen=True)
+class Device:
+    """A torch device with the number of CPU threads used beside or on it."""
+
+    name: str
+    threads: int
+
+    @classmethod
+    def choose(cls, name: str = "auto", threads: int | None = None) -> Device:
+        """``auto`` takes a GPU where there is one; the thread number is set for the whole process."""
+        available = ["cpu"]
+        if torch.cuda.is_available():
+            available.insert(0, "cuda")
+        if torch.backends.mps.is_available():
+            available.insert(0, "mps")
+        chosen = available[0] if name == "auto" else name
+        if chosen.split(":")[0] not in available:
+            raise InputError(f"a device of this machine ({', '.join(available)})", repr(name))
+        if threads is not None:
+            if threads < 1:
+                raise InputError("at least one thread", str(threads))
+            torch.set_num_threads(threads)
+        return cls(chosen, torch.get_num_threads())
+
+    @property
+    def torch(self) -> torch.device:
+        """For ``tensor.to(device.torch)``."""
+        return torch.device(self.name)
+
+    def describe(self) -> dict[str, Any]:
+        """What a run or a latency table keeps about it."""
+        model = torch.cuda.get_device_name(self.torch) if self.name.startswith("cuda") else processor_name()
+        return {"device": self.name, "model": model, "threads": self.threads}
+
+
+def processor_name() -> str:
+    """The CPU's model name."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -1,0 +1,1 @@
+"""Run independent work items: in process, in processes."""

@@ -1,0 +1,91 @@
+"""Tensor operations on lanes: small networks run side by side, the images of the batch innermost.
+
+A lane is one network's feature map; lanes are stacked as (L, C, H, W, B). With the batch innermost, the patches of a
+convolution are copies of long contiguous runs and a convolution is one `bmm` over lanes, which is what makes tens of
+four-channel networks cheap. Nothing here knows about architectures or metrics.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+BATCH_NORM_EPS = 1e-5
+
+
+def patches(x: Tensor, kernel: int, stride: int = 1) -> tuple[Tensor, int, int]:
+    """im2col with "same" zero padding: (L, C, H, W, B) -> (L, C*k*k, H'*W'*B) and (H', W')."""
+    lanes, channels, height, width, batch = x.shape
+    if kernel == 1:
+        return x.reshape(lanes, channels, -1), height, width
+    pad = kernel // 2
+    padded = x.new_zeros(lanes, channels, height + 2 * pad, width + 2 * pad, batch)
+    padded[:, :, pad : pad + height, pad : pad + width] = x
+    view = padded.unfold(2, kernel, stride).unfold(3, kernel, stride)  # (L, C, H', W', B, k, k)
+    out_height, out_width = view.shape[2], view.shape[3]
+    columns = view.permute(0, 1, 5, 6, 2, 3, 4).reshape(lanes, channels * kernel * kernel, -1)
+    return columns, out_height, out_width
+
+
+def convolve(x: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
+    """Convolution of every lane with its own weight (L, C', C, k, k): (L, C, H, W, B) -> (L, C', H', W', B)."""
+    columns, height, width = patches(x, weight.shape[-1], stride)
+    out = torch.bmm(weight.flatten(2), columns)
+    return out.view(x.shape[0], weight.shape[1], height, width, x.shape[-1])
+
+
+def convolve_input_gradient(gradient: Tensor, weight: Tensor, stride: int, height: int, width: int) -> Tensor:
+    """Adjoint of `convolve` in its input: (L, C', H', W', B) -> (L, C, H, W, B)."""
+    lanes, _, channels, kernel, _ = weight.shape
+    batch = gradient.shape[-1]
+    if stride == 1:
+        return convolve(gradient, weight.flip(3, 4).transpose(1, 2))
+    pad = kernel // 2
+    columns = torch.bmm(weight.flatten(2).transpose(1, 2), gradient.flatten(2))
+    columns = columns.view(lanes, channels, kernel, kernel, *gradient.shape[2:])
+    padded = gradient.new_zeros(lanes, channels, height + 2 * pad, width + 2 * pad, batch)
+    rows, cols = stride * gradient.shape[2], stride * gradient.shape[3]
+    for i in range(kernel):
+        for j in range(kernel):
+            padded[:, :, i : i + rows : stride, j : j + cols : stride] += columns[:, :, i, j]
+    return padded[:, :, pad : pad + height, pad : pad + width]
+
+
+def convolve_weight_gradient(gradient: Tensor, x: Tensor, kernel: int, stride: int) -> Tensor:
+    """Adjoint of `convolve` in its weight, summed over the batch: (L, C', C, k, k)."""
+    columns, _, _ = patches(x, kernel, stride)
+    out = torch.bmm(gradient.flatten(2), columns.transpose(1, 2))
+    return out.view(x.shape[0], gradient.shape[1], x.shape[1], kernel, kernel)
+
+
+def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Train-mode batch norm without affine parameters: the normalised lanes and 1/sqrt(var + eps) of shape (L, C, 1)."""
+    flat = x.flatten(2)
+    centred = flat - flat.mean(2, keepdim=True)
+    scale = ((centred * centred).mean(2, keepdim=True) + BATCH_NORM_EPS).rsqrt()
+    return (centred * scale).view(x.shape), scale
+
+
+def normalise_gradient(gradient: Tensor, normalised: Tensor, scale: Tensor) -> Tensor:
+    """Adjoint of `normalise`; ``gradient`` (T, L, C, H, W, B) holds T cotangents of the same forward pass."""
+    flat, hat = gradient.flatten(3), normalised.flatten(2)
+    shift = flat.mean(3, keepdim=True)
+    slope = (flat * hat).mean(3, keepdim=True)
+    return ((flat - shift - hat * slope) * scale).view(gradient.shape)
+
+
+def box_sum(x: Tensor) -> Tensor:
+    """Sum over the 3x3 neighbourhood, zero outside: its own adjoint. Acts on axes -3 and -2 (H and W)."""
+    rows = x.clone()
+    rows[..., 1:, :, :] += x[..., :-1, :, :]
+    rows[..., :-1, :, :] += x[..., 1:, :, :]
+    out = rows.clone()
+    out[..., 1:, :] += rows[..., :-1, :]
+    out[..., :-1, :] += rows[..., 1:, :]
+    return out
+
+
+def inverse_counts(like: Tensor) -> Tensor:
+    """1 / number of real pixels under a 3x3 window, (H, W, 1): average pooling does not count the padding."""
+    height, width = like.shape[-3], like.shape[-2]
+    return 1 / box_sum(like.new_ones(height, width, 1))

@@ -1,0 +1,181 @@
+"""The training-free metrics: each a sum over records and a last step.
+
+A metric names the *term* it sums (one tensor per architecture and record) and how the total becomes a score. Metrics
+that share a term (trace, kappa and knas all need the kernel) pay for it once. A metric never returns NaN: what cannot
+be computed gets the metric's worst value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from archwright.proxies.ntk import condition_number, layer_kernel, layer_outputs, trace_norm
+from archwright.proxies.records import LayerRecord, Need, ReluRecord
+
+Pass = Literal["data", "hessian", "synflow"]
+"""Which run of the network a record comes from: the data passes, the one with second derivatives, or synflow's own."""
+
+Term = Callable[[LayerRecord], Tensor]
+Pattern = Callable[[ReluRecord], Tensor]
+
+
+def gradient_norm(record: LayerRecord) -> Tensor:
+    """Norm of the layer's gradient of the batch-mean loss: (A,)."""
+    assert record.weight_gradient is not None
+    return torch.linalg.vector_norm(record.weight_gradient.flatten(1), dim=1)
+
+
+def saliency(record: LayerRecord) -> Tensor:
+    """Sum of |theta * g|: (A,)."""
+    assert record.weight_gradient is not None
+    return (record.weight * record.weight_gradient).abs().flatten(1).sum(1)
+
+
+def hessian_product(record: LayerRecord) -> Tensor:
+    """g . (H theta), which equals theta . (H g) summed over all layers because H is symmetric: (A,)."""
+    assert record.weight_gradient is not None
+    assert record.hessian_weight is not None
+    return (record.weight_gradient * record.hessian_weight).flatten(1).sum(1)
+
+
+def channel_saliency(record: LayerRecord) -> Tensor:
+    """Half the batch mean of (activation . loss gradient)^2, summed over channels: (A,)."""
+    assert record.loss_gradients is not None
+    products = (layer_outputs(record) * record.loss_gradients).sum((3, 4))
+    return products.square().mean(1).sum(1) / 2
+
+
+def path_strength(record: LayerRecord) -> Tensor:
+    """Sum of theta * dR/dtheta of the linearised network with |theta|: (A,), float64."""
+    assert record.weight_gradient is not None
+    return (record.weight * record.weight_gradient).flatten(1).sum(1)
+
+
+def weight_count(record: LayerRecord) -> Tensor:
+    """Weights of the layer: (A,)."""
+    return torch.full((len(record.rows),), float(record.weight[0].numel()), dtype=torch.float64)
+
+
+def multiply_accumulates(record: LayerRecord) -> Tensor:
+    """Multiply-accumulates of the layer for one image: (A,)."""
+    return weight_count(record) * record.output_shape[0] * record.output_shape[1]
+
+
+def agreements(record: ReluRecord) -> Tensor:
+    """Number of units on which two examples agree, (A, m, m): units minus Hamming distance."""
+    on = record.active.float()
+    off = 1 - on
+    same = torch.bmm(on, on.transpose(1, 2)) + torch.bmm(off, off.transpose(1, 2))
+    return same.double() * record.times[:, None, None]
+
+
+def log_determinant(kernel: Tensor) -> Tensor:
+    """log |det K| of (A, m, m); minus infinity where K is singular."""
+    return torch.linalg.slogdet(kernel)[1]
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """One metric.
+
+    Attributes:
+        name: its registered name.
+        direction: +1 where a higher score predicts a better network, -1 where a lower one does.
+        needs: the passes it is computed from.
+        term: what is summed over layers (or, for ``pattern``, over ReLUs).
+        finish: from the total over records and the batch size m to one score per architecture.
+        worst: the score of a network for which the metric is undefined.
+        positive: the score is a positive scale, so replicates are averaged in the logarithm.
+    """
+
+    name: str
+    direction: int
+    needs: frozenset[Need]
+    term: Term | None = None
+    pattern: Pattern | None = None
+    finish: Callable[[Tensor, int], Tensor] = field(default=lambda total, m: total)
+    worst: float = 0.0
+    positive: bool = True
+
+    @property
+    def reads(self) -> Pass:
+        """The pass whose records this metric sums."""
+        if "synflow" in self.needs:
+            return "synflow"
+        return "hessian" if "hessian" in self.needs else "data"
+
+    def value(self, total: Tensor, examples: int) -> Tensor:
+        """The scores (A,) in float64, with the metric's worst value in place of NaN and infinity."""
+        score = self.finish(total, examples).double()
+        return torch.where(torch.isfinite(score), score, self.worst)
+
+
+def _needs(*names: Need) -> frozenset[Need]:
+    return frozenset(names)
+
+
+LOWEST = -1e30
+"""Worst value of a score without a lower end; finite, so that means and ranks stay defined."""
+
+GRAD = Proxy("grad", +1, _needs("loss"), gradient_norm)
+SNIP = Proxy("snip", +1, _needs("loss"), saliency)
+GRASP = Proxy(
+    "grasp", +1, _needs("loss", "hessian"), hessian_product, finish=lambda t, m: -t, worst=LOWEST, positive=False
+)
+GRASP_ABS = Proxy("grasp-abs", +1, _needs("loss", "hessian"), hessian_product, finish=lambda t, m: t.abs())
+TRACE = Proxy("trace", +1, _needs("logit"), layer_kernel, finish=lambda t, m: (trace_norm(t) / m).sqrt())
+KAPPA = Proxy("kappa", -1, _needs("logit"), layer_kernel, finish=lambda t, m: condition_number(t), worst=1e7)
+KNAS = Proxy("knas", +1, _needs("logit"), layer_kernel, finish=lambda t, m: t.double().mean((1, 2)).abs())
+FISHER = Proxy("fisher", +1, _needs("loss"), channel_saliency)
+SYNFLOW = Proxy("synflow", +1, _needs("synflow"), path_strength)
+NASWOT = Proxy(
+    "naswot", +1, _needs("relu"), pattern=agreements, finish=lambda t, m: log_determinant(t), worst=LOWEST,
+    positive=False,
+)
+PARAMS = Proxy("params", +1, _needs(), weight_count)
+MACS = Proxy("macs", +1, _needs(), multiply_accumulates)
+
+
+class Tally:
+    """Adds up the terms of several metrics while a producer hands in records, then finishes the scores."""
+
+    def __init__(self, proxies: Iterable[Proxy], architectures: int) -> None:
+        self.proxies = list(proxies)
+        self.architectures = architectures
+        self._totals: dict[Term | Pattern, Tensor] = {}
+
+    def needs(self) -> set[Need]:
+        """The passes a producer has to run for these metrics."""
+        return {need for proxy in self.proxies for need in proxy.needs}
+
+    def add(self, record: LayerRecord, kind: Pass) -> None:
+        """Sum the terms that read one layer of this pass."""
+        for term in {p.term for p in self.proxies if p.term is not None and p.reads == kind}:
+            self._sum(term, record.rows, term(record))
+
+    def add_pattern(self, record: ReluRecord) -> None:
+        """Sum one ReLU's pattern."""
+        for pattern in {p.pattern for p in self.proxies if p.pattern is not None}:
+            self._sum(pattern, record.rows, pattern(record))
+
+    def _sum(self, key: Term | Pattern, rows: Tensor, values: Tensor) -> None:
+        if key not in self._totals:
+            self._totals[key] = values.new_zeros(self.architectures, *values.shape[1:])
+        self._totals[key].index_add_(0, rows, values)
+
+    def scores(self, examples: int) -> dict[str, Tensor]:
+        """Metric name -> (A,) float64 scores for a batch of ``examples``."""
+        found = {}
+        for proxy in self.proxies:
+            key = proxy.term or proxy.pattern
+            total = self._totals.get(key) if key is not None else None
+            if total is None:
+                found[proxy.name] = torch.full((self.architectures,), proxy.worst, dtype=torch.float64)
+            else:
+                found[proxy.name] = proxy.value(total, examples)
+        return found

@@ -1,0 +1,27 @@
+"""The training-free metrics by name. Listing them imports no torch.
+
+Third parties add theirs through the entry-point group ``archwright.proxys``, each an
+`archwright.proxies.metrics.Proxy`.
+"""
+
+from __future__ import annotations
+
+from archwright.registry import Entry, Registry
+
+_HOME = "archwright.proxies.metrics"
+
+PROXIES = Registry(
+    "proxy",
+    Entry("grad", f"{_HOME}:GRAD", "sum over layers of the norm of the loss gradient"),
+    Entry("snip", f"{_HOME}:SNIP", "sum over weights of |weight x loss gradient|"),
+    Entry("grasp", f"{_HOME}:GRASP", "-theta.(H g): how the gradient flow changes when weights go"),
+    Entry("grasp-abs", f"{_HOME}:GRASP_ABS", "|theta.(H g)|, the absolute form of eq. 7.3"),
+    Entry("trace", f"{_HOME}:TRACE", "root of the mean squared gradient of the true-class logit (NTK trace norm)"),
+    Entry("kappa", f"{_HOME}:KAPPA", "condition number of the neural tangent kernel; lower is better"),
+    Entry("knas", f"{_HOME}:KNAS", "mean of the Gram matrix of per-example gradients"),
+    Entry("fisher", f"{_HOME}:FISHER", "sum over channels of (activation . loss gradient)^2 / 2"),
+    Entry("synflow", f"{_HOME}:SYNFLOW", "path strength of |weights| from an all-ones input; needs no data"),
+    Entry("naswot", f"{_HOME}:NASWOT", "log-determinant of the Hamming kernel of ReLU patterns"),
+    Entry("params", f"{_HOME}:PARAMS", "number of convolution and linear weights, the honest baseline"),
+    Entry("macs", f"{_HOME}:MACS", "multiply-accumulates for one image, the honest baseline"),
+)

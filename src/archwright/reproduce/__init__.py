@@ -1,0 +1,1 @@
+"""The papers' tables, ours beside theirs."""

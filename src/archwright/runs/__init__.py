@@ -1,0 +1,1 @@
+"""Run folders: configuration, events, checkpoints, artifacts, resume."""

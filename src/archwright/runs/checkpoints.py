@@ -1,0 +1,57 @@
+"""Checkpoints of one stage: the newest whole one is what a resumed run continues from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from archwright.errors import RunError
+from archwright.runs.files import Tree, load_tree, save_tree
+
+
+@runtime_checkable
+class CheckpointStore(Protocol):
+    """What a training loop needs to survive a kill; :class:`Checkpoints` keeps it in files."""
+
+    def save(self, position: int, tree: Tree) -> None:
+        """Keep ``tree`` as the state after ``position`` steps."""
+
+    def latest(self) -> tuple[int, Tree] | None:
+        """The newest state that reads back whole, or None."""
+
+    def clear(self) -> None:
+        """Forget every state (the stage is finished, its result is kept elsewhere)."""
+
+
+class Checkpoints:
+    """Numbered checkpoint files of one stage; the ``keep`` newest stay.
+
+    A damaged newest file (a truncated copy, a bad disk) is reported in ``warnings`` and the one before it is used.
+    """
+
+    def __init__(self, folder: Path, keep: int = 2) -> None:
+        self.folder, self.keep = folder, keep
+        self.warnings: list[str] = []
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("[0-9]*.safetensors"))
+
+    def save(self, position: int, tree: Tree) -> None:
+        """Write the state after ``position`` steps, then drop the oldest beyond ``keep``."""
+        save_tree(self.folder / f"{position:09d}.safetensors", tree)
+        for old in self._files()[: -self.keep]:
+            old.unlink(missing_ok=True)
+
+    def latest(self) -> tuple[int, Tree] | None:
+        """Position and state of the newest whole checkpoint; None where there is none."""
+        for path in reversed(self._files()):
+            try:
+                return int(path.stem), load_tree(path)
+            except RunError as error:
+                self.warnings.append(f"{error} The checkpoint before it is used.")
+        return None
+
+    def clear(self) -> None:
+        """Remove all checkpoints of this stage."""
+        for path in self._files():
+            path.unlink(missing_ok=True)

@@ -1,0 +1,182 @@
+"""Files that are either whole or absent: atomic writes, JSON, append-only logs, and trees of tensors.
+
+Everything a run keeps is written through this module, so that a kill or a full disk at any moment leaves the previous
+state readable. Loading executes nothing: a checkpoint is safetensors with the tree's JSON skeleton in its header. It
+knows nothing of runs, stages or networks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as safetensors_bytes
+
+from archwright.errors import RunError
+
+Json: TypeAlias = Any
+Tree: TypeAlias = Any
+"""Nested dicts (string or integer keys), lists and tuples of tensors, NumPy arrays and JSON scalars."""
+
+_TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__", "__pairs__"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write ``data`` aside and rename it into place, so that ``path`` is never half-written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with aside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside ``folder`` survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, value: Json) -> None:
+    """Write ``value`` as readable JSON, atomically."""
+    write_atomic(path, (json.dumps(value, indent=1, sort_keys=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Json:
+    """The JSON in ``path``; a damaged file is an error that names it."""
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
+
+
+class JsonLines:
+    """An append-only log of JSON objects, one a line; a line cut short by a crash is dropped at the next opening."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: dict[str, Json]) -> None:
+        """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = (json.dumps(record) + "\n").encode()
+        with self.path.open("ab") as file:
+            start = self._whole_bytes()
+            if file.tell() != start:
+                file.truncate(start)
+            try:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError:
+                os.truncate(self.path, start)
+                raise
+
+    def _whole_bytes(self) -> int:
+        """Length of the file up to the end of its last whole line."""
+        size = self.path.stat().st_size
+        with self.path.open("rb") as file:
+            end = size
+            while end > 0:
+                begin = max(0, end - 4096)
+                file.seek(begin)
+                newline = file.read(end - begin).rfind(b"\n")
+                if newline >= 0:
+                    return begin + newline + 1
+                end = begin
+        return 0
+
+    def __iter__(self) -> Iterator[dict[str, Json]]:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise RunError(f"expected a JSON object in line {number} of {self.path}, got {error}.") from error
+
+
+def save_tree(path: Path, tree: Tree) -> None:
+    """Write a tree of tensors and scalars as one safetensors file, atomically."""
+    tensors: dict[str, torch.Tensor] = {}
+    skeleton = json.dumps(_pack(tree, tensors))
+    data = safetensors_bytes(tensors, metadata={"tree": skeleton})
+    write_atomic(path, data + zlib.crc32(data).to_bytes(4, "little"))
+
+
+def load_tree(path: Path) -> Tree:
+    """The tree written by :func:`save_tree`; a truncated or altered file is a :class:`RunError` that names it."""
+    data = path.read_bytes()
+    body, check = data[:-4], data[-4:]
+    if len(data) < 12 or zlib.crc32(body).to_bytes(4, "little") != check:
+        raise RunError(f"expected a whole checkpoint in {path}, got a truncated or altered file.")
+    from safetensors.torch import load as safetensors_load
+
+    header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
+    return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The text metadata of a plain safetensors file."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return dict(file.metadata() or {})
+    except (SafetensorError, OSError) as error:
+        raise RunError(f"expected a safetensors file in {path}, got {error}.") from error
+
+
+def _pack(node: Tree, tensors: dict[str, torch.Tensor]) -> Json:
+    if isinstance(node, torch.Tensor | np.ndarray):
+        name = str(len(tensors))
+        is_array = isinstance(node, np.ndarray)
+        tensor = torch.from_numpy(np.ascontiguousarray(node)) if isinstance(node, np.ndarray) else node.detach().cpu()
+        tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
+        return {_ARRAY if is_array else _TENSOR: name}
+    if isinstance(node, dict):
+        if all(isinstance(key, str) for key in node):
+            return {key: _pack(value, tensors) for key, value in node.items()}
+        return {_PAIRS: [[key, _pack(value, tensors)] for key, value in node.items()]}
+    if isinstance(node, tuple):
+        return {_TUPLE: [_pack(value, tensors) for value in node]}
+    if isinstance(node, list):
+        return [_pack(value, tensors) for value in node]
+    if node is None or isinstance(node, bool | int | float | str):
+        return node
+    if isinstance(node, np.generic):
+        return node.item()
+    raise TypeError(f"a checkpoint holds tensors, arrays and JSON scalars, not {type(node).__name__}")
+
+
+def _unpack(node: Json, tensors: dict[str, torch.Tensor]) -> Tree:
+    if isinstance(node, list):
+        return [_unpack(value, tensors) for value in node]
+    if not isinstance(node, dict):
+        return node
+    if _TENSOR in node:
+        return tensors[node[_TENSOR]]
+    if _ARRAY in node:
+        return tensors[node[_ARRAY]].numpy()
+    if _TUPLE in node:
+        return tuple(_unpack(value, tensors) for value in node[_TUPLE])
+    if _PAIRS in node:
+        return {key: _unpack(value, tensors) for key, value in node[_PAIRS]}
+    return {key: _unpack(value, tensors) for key, value in node.items()}

@@ -1,0 +1,214 @@
+"""A run is a folder of plain files; everything needed to resume, read or move it is inside.
+
+::
+
+    run.json         configuration, versions, device, seed (written once)
+    events.jsonl     what happened, append-only
+    stages/NAME.json result of a finished stage; a finished stage is never redone
+    items/NAME.jsonl finished work items of a stage under way
+    checkpoints/NAME states of a stage under way
+    artifacts/       what the user takes away: models, tables, plots
+    lock             held while a process works on the run
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.metadata
+import os
+import platform
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from archwright.errors import InputError, RunError
+from archwright.runs.checkpoints import Checkpoints
+from archwright.runs.files import Json, JsonLines, read_json, write_json
+
+FORMAT = 1
+"""Version of the folder's layout; a run of another one is refused with a clear message."""
+
+_RECORDED = ("archwright", "torch", "numpy", "scipy", "scikit-learn", "optuna", "kornia")
+
+
+class ItemLog:
+    """Finished work items of one stage, each on disk as soon as it is done."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = JsonLines(path)
+        self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
+
+    def record(self, key: str, result: Json) -> None:
+        """Keep the result of ``key``."""
+        self._lines.append({"key": key, "result": result})
+        self.done[key] = result
+
+
+class Run:
+    """One run folder. Create it with :meth:`create`, or :meth:`open` an existing one; work inside :meth:`locked`."""
+
+    def __init__(self, folder: Path, header: dict[str, Json]) -> None:
+        self.folder, self.header = folder, header
+        self._events = JsonLines(folder / "events.jsonl")
+
+    @classmethod
+    def create(cls, folder: Path, configuration: dict[str, Json], device: dict[str, Json]) -> Run:
+        """Start a new run; an existing one at ``folder`` is never overwritten."""
+        if (folder / "run.json").exists():
+            raise InputError(
+                "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
+            )
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise InputError("a new or empty folder for the run", str(folder))
+        header = {
+            "format": FORMAT,
+            "created": time.strftime("%Y-%m-%dT%H:%M:%S"),
+            "versions": {name: _version(name) for name in _RECORDED} | {"python": platform.python_version()},
+            "machine": device,
+            "configuration": configuration,
+        }
+        write_json(folder / "run.json", header)
+        return cls(folder, header)
+
+    @classmethod
+    def open(cls, folder: Path) -> Run:
+        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout."""
+        path = folder / "run.json"
+        if not path.is_file():
+            raise InputError("a run folder (with run.json)", str(folder), "List yours with: archwright runs list")
+        header = read_json(path)
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            found = header.get("format") if isinstance(header, dict) else type(header).__name__
+            version = (header.get("versions") or {}).get("archwright", "unknown") if isinstance(header, dict) else "?"
+            raise RunError(
+                f"expected a run of format {FORMAT}, got format {found} (written by archwright {version}) in {folder}. "
+                f"Open it with that version: pip install 'archwright=={version}'"
+            )
+        return cls(folder, header)
+
+    @property
+    def configuration(self) -> dict[str, Json]:
+        """What the run was asked to do."""
+        configuration: dict[str, Json] = self.header["configuration"]
+        return configuration
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the run for this process; a second process gets an error that names the first."""
+        path = self.folder / "lock"
+        with path.open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                file.seek(0)
+                owner = file.read().strip() or "unknown"
+                raise RunError(
+                    f"expected a run that nobody works on, got {self.folder} in use by process {owner}. "
+                    "Wait for it, or stop that process."
+                ) from error
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def event(self, kind: str, **fields: Json) -> None:
+        """Append one event."""
+        self._events.append({"time": round(time.time(), 3), "kind": kind, **fields})
+
+    def events(self) -> list[dict[str, Json]]:
+        """All events so far."""
+        return list(self._events)
+
+    def stage_result(self, name: str) -> Json | None:
+        """The result of a finished stage, or None."""
+        path = self._stage(name)
+        return read_json(path) if path.exists() else None
+
+    def finish_stage(self, name: str, result: Json) -> None:
+        """Keep a stage's result and drop its checkpoints; afterwards the stage is never run again."""
+        write_json(self._stage(name), result)
+        self.checkpoints(name).clear()
+
+    def checkpoints(self, name: str) -> Checkpoints:
+        """The checkpoints of a stage or of one of its items (``stage/item``)."""
+        return Checkpoints(self.folder / "checkpoints" / name)
+
+    def items(self, name: str) -> ItemLog:
+        """The finished work items of a stage."""
+        return ItemLog(self.folder / "items" / f"{name}.jsonl")
+
+    def artifact(self, name: str) -> Path:
+        """Path of an artifact; its folder exists."""
+        path = self.folder / "artifacts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def _stage(self, name: str) -> Path:
+        return self.folder / "stages" / f"{name}.json"
+
+    def status(self) -> str:
+        """``finished``, ``running`` (locked by a process) or ``stopped`` (resumable)."""
+        if (self.folder / "artifacts" / "result.json").exists():
+            return "finished"
+        path = self.folder / "lock"
+        if path.exists():
+            with path.open("a+") as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    return "running"
+        return "stopped"
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def runs_root() -> Path:
+    """Where runs are kept: ``$ARCHWRIGHT_RUNS`` or ``./runs``."""
+    return Path(os.environ.get("ARCHWRIGHT_RUNS", "runs"))
+
+
+def new_folder(*parts: str) -> Path:
+    """A folder name that does not exist yet, of the time and ``parts``, in the runs root."""
+    stem = "-".join(
+        [time.strftime("%Y%m%d-%H%M%S"), *(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)]
+    )
+    for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
+        folder = runs_root() / f"{stem}{suffix}"
+        if not folder.exists():
+            return folder
+    raise RunError(f"expected a free run name in {runs_root()}, got a thousand runs called {stem}.")
+
+
+def list_runs(root: Path | None = None) -> list[Run]:
+    """The readable runs of a folder, oldest first; others are passed over."""
+    root = runs_root() if root is None else root
+    found = []
+    for path in sorted(root.glob("*/run.json")):
+        try:
+            found.append(Run.open(path.parent))
+        except (RunError, InputError):
+            continue
+    return found
+
+
+def find_run(name: str) -> Run:
+    """The run called ``name`` (a path, a name in the runs root, or ``last``)."""
+    if name == "last":
+        runs = list_runs()
+        if not runs:
+            raise InputError("a run in " + str(runs_root()), "none")
+        return runs[-1]
+    for folder in (Path(name), runs_root() / name):
+        if (folder / "run.json").is_file():
+            return Run.open(folder)
+    return Run.open(Path(name))
+
+
+__all__ = ["FORMAT", "ItemLog", "Run", "find_run", "list_runs", "new_folder", "runs_root"]

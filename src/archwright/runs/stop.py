@@ -1,0 +1,64 @@
+"""When to stop: Ctrl-C, a termination signal or the end of the time budget, obeyed at a safe point.
+
+Long loops look at :attr:`Stop.requested` between two steps, save, and call :meth:`Stop.check`, which raises.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from archwright.errors import Interrupted
+
+
+class Stop:
+    """A request to stop that loops poll.
+
+    Args:
+        minutes: time budget from now on; None for no limit.
+    """
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
+        self._signal: str | None = None
+
+    @property
+    def signalled(self) -> bool:
+        """Whether a person or the system asked to stop."""
+        return self._signal is not None
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the time budget is used up."""
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    @property
+    def requested(self) -> bool:
+        """Whether to stop at the next safe point, for either reason."""
+        return self.signalled or self.out_of_time
+
+    def check(self) -> None:
+        """Raise :class:`Interrupted` if a stop is requested; call it where everything is saved."""
+        if self.signalled:
+            raise Interrupted(f"stopped by {self._signal}")
+        if self.out_of_time:
+            raise Interrupted("stopped at the end of the time budget")
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once."""
+
+        def handle(number: int, _frame: FrameType | None) -> None:
+            if self._signal is not None:
+                raise KeyboardInterrupt
+            self._signal = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,239 @@
+"""Accuracy predictors in closed form: estimates from one pool of measurements, and least squares.
+
+``pool_estimates`` and ``fit_bilinear`` give the tables of a staged problem, so that the exact solver applies;
+``fit_quadratic`` gives an objective that couples stages. Accuracies may be 0/1 outcomes of single images or averages,
+in any unit; the predictions have the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from archwright.errors import InputError
+from archwright.solvers.problem import Floats, Ints, StagedChoice
+from archwright.solvers.quadratic import QuadraticObjective
+
+
+@dataclass(frozen=True, eq=False)
+class StagedEstimate:
+    """A predictor of the staged form: the values of a ``StagedProblem`` and their standard errors.
+
+    Args:
+        fixed: r = E[Acc].
+        depth_values: (S, D).
+        block_values: (S, D, C).
+        fixed_error, depth_errors, block_errors: standard errors of the same shapes; infinite for a term without
+            samples (whose value is 0), NaN where the fit gives none.
+    """
+
+    fixed: float
+    depth_values: Floats
+    block_values: Floats
+    fixed_error: float
+    depth_errors: Floats
+    block_errors: Floats
+
+    def predict(self, choices: StagedChoice) -> Floats:
+        """Predictions, fixed + sum beta * depth_values + sum alpha beta * block_values, (...), of choices (...)."""
+        x = choices.one_hot(self.block_values.shape[-1])
+        values: Floats = self.fixed + x @ np.concatenate([self.block_values.ravel(), self.depth_values.ravel()])
+        return values
+
+
+def pool_estimates(
+    choices: StagedChoice, correct: ArrayLike, centred: bool = True, num_configurations: int | None = None
+) -> StagedEstimate:
+    """All conditional expectations at once from n uniformly sampled (sub-network, outcome) rows.
+
+    Delta^s_d = E[Acc | d_s = d] - r. For the blocks:
+
+    - centred: Delta^s_{b,c} = E[Acc | O^s_b = c, d_s >= b] - E[Acc | d_s >= b].
+      It reproduces an additive accuracy exactly.
+    - as published (eq. 3): E[Acc | O^s_b = c, d_s = b] - r, where a block below the least depth leaves the depth
+      uniform. It counts depth more than once, hence ranks but does not reproduce.
+
+    Standard errors take rows as independent.
+
+    Args:
+        choices: depths (n, S) and configurations (n, S, D).
+        correct: (n,), 0/1 or real outcomes.
+        centred: which of the two forms.
+        num_configurations: C; by default the greatest configuration seen plus one.
+    """
+    outcome = _outcomes(choices, correct)
+    _, stages, blocks = choices.configurations.shape
+    configurations = num_configurations or int(choices.configurations.max()) + 1
+    mean = float(outcome.mean())
+    outcome = outcome - mean  # differences are the same, and their squares lose no digits
+    everyone = np.ones(len(outcome), bool)
+    depth_values, depth_errors = np.zeros((2, stages, blocks))
+    block_values, block_errors = np.zeros((2, stages, blocks, configurations))
+    for stage in range(stages):
+        depths = choices.depths[:, stage]
+        depth_values[stage], depth_errors[stage] = _contrasts(outcome, depths - 1, everyone, everyone, blocks)
+        for block in range(blocks):
+            chosen = choices.configurations[:, stage, block]
+            present = depths > block
+            exactly = depths == block + 1
+            among = present if centred or not exactly.any() else exactly
+            reference = present if centred else everyone
+            block_values[stage, block], block_errors[stage, block] = _contrasts(
+                outcome, chosen, among, reference, configurations
+            )
+    error = float(outcome.std(ddof=1) / np.sqrt(len(outcome))) if len(outcome) > 1 else np.inf
+    return StagedEstimate(mean, depth_values, block_values, error, depth_errors, block_errors)
+
+
+def _contrasts(
+    outcome: Floats, group: Ints, among: NDArray[np.bool_], reference: NDArray[np.bool_], groups: int
+) -> tuple[Floats, Floats]:
+    """E[outcome | group = g, among] - E[outcome | reference] for each g, (groups,), and standard errors.
+
+    A group is part of its reference, a share f of it, so the difference is (1 - f) times that of group and remainder,
+    which are independent.
+    """
+    count, total, squares = _moments(outcome[among], group[among], groups)
+    whole = np.array([np.count_nonzero(reference), outcome[reference].sum(), (outcome[reference] ** 2).sum()])
+    rest_variance, rest_count = _variance(*(whole[:, None] - np.stack([count, total, squares])))
+    variance, _ = _variance(count, total, squares)
+    seen = count > 0
+    number = np.maximum(count, 1)
+    share = count / max(whole[0], 1)
+    value = np.where(seen, total / number - whole[1] / max(whole[0], 1), 0.0)
+    error = (1 - share) * np.sqrt(variance / number + rest_variance / np.maximum(rest_count, 1))
+    return value, np.where(seen, error, np.inf)
+
+
+def _moments(outcome: Floats, group: Ints, groups: int) -> tuple[Floats, Floats, Floats]:
+    """Count, sum and sum of squares by group, each (groups,)."""
+    count = np.bincount(group, minlength=groups).astype(float)
+    total, squares = (np.bincount(group, weights, groups).astype(float) for weights in (outcome, outcome**2))
+    return count, total, squares
+
+
+def _variance(count: Floats, total: Floats, squares: Floats) -> tuple[Floats, Floats]:
+    """Unbiased variance from moments, and the count."""
+    number = np.maximum(count, 1)
+    return np.maximum(squares - total**2 / number, 0.0) / np.maximum(count - 1, 1), count
+
+
+def fit_bilinear(
+    choices: StagedChoice, accuracy: ArrayLike, ridge: float = 0.0, num_configurations: int | None = None
+) -> StagedEstimate:
+    """Least squares on the features of eq. 3, beta and alpha * sum_{d >= b} beta (eq. 6 restricted to that structure).
+
+    One-hot features are redundant; of all minimisers the one of least norm is taken (ridge 0), otherwise
+    ``ridge`` * |coefficients|^2 is added to the sum of squares. The constant is never penalised.
+    """
+    y = _outcomes(choices, accuracy)
+    _, stages, blocks = choices.configurations.shape
+    configurations = num_configurations or int(choices.configurations.max()) + 1
+    x = choices.one_hot(configurations)
+    x_mean, y_mean = x.mean(0), float(y.mean())
+    if ridge > 0:
+        gram = (x - x_mean).T @ (x - x_mean)
+        weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), (x - x_mean).T @ (y - y_mean))
+    else:
+        weights = np.linalg.lstsq(x - x_mean, y - y_mean)[0]
+    block_values, depth_values = np.split(weights, [stages * blocks * configurations])
+    block_values = block_values.reshape(stages, blocks, configurations)
+    depth_values = depth_values.reshape(stages, blocks)
+    nan = np.full_like
+    return StagedEstimate(
+        y_mean - float(x_mean @ weights), depth_values, block_values,
+        np.nan, nan(depth_values, np.nan), nan(block_values, np.nan),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticFit:
+    """A full quadratic predictor, the rank k it was fitted with, and the held-out error of every rank tried."""
+
+    objective: QuadraticObjective
+    rank: int
+    held_out_errors: Floats
+
+    def predict(self, x: Floats) -> Floats:
+        """Predictions b + a.x + x^T Q x of rows x (..., N)."""
+        return self.objective(x)
+
+
+def fit_quadratic(x: Floats, y: Floats, rank: int | None = None, held_out: float = 0.1, seed: int = 0) -> QuadraticFit:
+    """Rank-k least squares on the features (x, x kron x), Algorithm 2, without ever forming them.
+
+    Inner products of features are x.x' + (x.x')^2, so the n x n kernel holds all the SVD needs: with the centred
+    kernel K = U s^2 U^T the weights are W = X^T c, c = U_k s_k^-2 U_k^T y, hence a = x^T c and Q = x^T diag(c) x.
+
+    Args:
+        x: (n, N) one-hot vectors (``StagedChoice.one_hot``) or any real ones.
+        y: (n,) accuracies.
+        rank: k; by default the one of least squared error on a random ``held_out`` share, then fitted to all rows.
+        held_out: that share.
+        seed: of the split.
+    """
+    x, y = np.asarray(x, float), np.asarray(y, float)
+    if x.ndim != 2 or y.shape != (len(x),) or len(x) < 4 or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise InputError("finite x (n, N) and y (n,) of at least 4 rows", f"shapes {x.shape} and {y.shape}")
+    errors = np.empty(0)
+    if rank is None:
+        order = np.random.default_rng(seed).permutation(len(x))
+        test, train = np.split(order, [max(1, round(held_out * len(x)))])
+        errors = _errors_by_rank(x[train], y[train], x[test], y[test])
+        rank = int(errors.argmin())
+    kernel = _kernel(x, x)
+    vectors, squares = _components(kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean())
+    vectors, squares = vectors[:, :rank], squares[:rank]
+    c = vectors @ ((vectors.T @ (y - y.mean())) / squares)
+    Q = (x * c[:, None]).T @ x
+    uncentred = QuadraticObjective(0.0, x.T @ c, Q)
+    return QuadraticFit(QuadraticObjective(float((y - uncentred(x)).mean()), uncentred.q, Q), len(squares), errors)
+
+
+def _kernel(x: Floats, other: Floats) -> Floats:
+    """Inner products of the features (x, x kron x), (n, m)."""
+    inner = x @ other.T
+    kernel: Floats = inner + inner**2
+    return kernel
+
+
+def _components(centred_kernel: Floats) -> tuple[Floats, Floats]:
+    """U (n, r) and s^2 (r,), largest first, up to the numerical rank r."""
+    squares, vectors = np.linalg.eigh(centred_kernel)
+    squares, vectors = squares[::-1], vectors[:, ::-1]
+    rank = int((squares > 1e-12 * len(squares) * squares[0]).sum()) if squares[0] > 0 else 0
+    return vectors[:, :rank], squares[:rank]
+
+
+def _errors_by_rank(x: Floats, y: Floats, x_test: Floats, y_test: Floats) -> Floats:
+    """Mean squared error on the test rows of the fits of rank 0, 1, 2, ... to the training rows."""
+    kernel, cross = _kernel(x, x), _kernel(x_test, x)
+    vectors, squares = _components(kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean())
+    centred = cross - kernel.mean(0) - cross.mean(1)[:, None] + kernel.mean()
+    by_component = (centred @ vectors) * ((vectors.T @ (y - y.mean())) / squares)
+    predictions = y.mean() + np.concatenate([np.zeros((len(x_test), 1)), by_component.cumsum(1)], axis=1)
+    errors: Floats = ((predictions - y_test[:, None]) ** 2).mean(0)
+    return errors
+
+
+def transitivity_bound(r_po: float, r_os: float) -> float:
+    """The least Cor(P, S) that Cor(P, O) and Cor(O, S) leave possible: r_po r_os - sqrt((1 - r_po^2)(1 - r_os^2)).
+
+    P predicted, O one-shot and S stand-alone accuracy: .97 and .99 guarantee .926.
+    """
+    if not (abs(r_po) <= 1 and abs(r_os) <= 1):
+        raise InputError("correlations within -1..1", f"{r_po}, {r_os}")
+    return float(r_po * r_os - np.sqrt((1 - r_po**2) * (1 - r_os**2)))
+
+
+def _outcomes(choices: StagedChoice, outcomes: ArrayLike) -> Floats:
+    outcome = np.asarray(outcomes, float)
+    if choices.depths.ndim != 2 or outcome.shape != (len(choices.depths),) or not len(outcome):
+        raise InputError(
+            "an array of choices and one outcome a choice", f"shapes {choices.depths.shape} and {outcome.shape}"
+        )
+    if not np.isfinite(outcome).all():
+        raise InputError("finite outcomes", "NaN or infinity")
+    return outcome

@@ -1,0 +1,1 @@
+"""What can be built: search spaces, their architectures and their networks."""

@@ -1,0 +1,196 @@
+"""What a search space is, and what everything built from it shares.
+
+The contract (checked for every registered space by :func:`archwright.testing.check_space`):
+
+- an :class:`Architecture` is a frozen, hashable value; ``str(architecture)`` is its one canonical text and
+  ``space.parse`` inverts it;
+- ``encode`` and ``decode`` are inverse 0/1 forms with the shapes of ``decisions``;
+- randomness comes only from the generator passed in;
+- ``cost`` counts without building; ``build`` gives a :class:`Network` at any :class:`Scale`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from archwright.errors import InputError, unknown_name
+from archwright.spaces.operations import Cost, DropPath
+
+Encoding = dict[str, NDArray[np.int8]]
+
+
+class Architecture:
+    """A point of a space: a frozen value whose text (``str``) parses back. Subclasses are frozen dataclasses."""
+
+    __slots__ = ()
+
+
+A = TypeVar("A", bound=Architecture)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Everything about a network that the architecture does not say.
+
+    Attributes:
+        channels: of the first cell.
+        cells: per stage in ``nasbench201`` and ``nasbench1shot1``, in total in ``darts``.
+        classes: outputs of the classifier.
+        image_size: height and width of the input.
+        image_channels: 1 for grey, 3 for colour.
+        stem: ``plain`` keeps the image size, ``imagenet`` divides it by eight.
+        auxiliary: whether a second classifier at two thirds of the depth helps training.
+        pool_norm: whether pooling is followed by a batch norm, as in the search network of DARTS.
+    """
+
+    channels: int
+    cells: int
+    classes: int = 10
+    image_size: int = 32
+    image_channels: int = 3
+    stem: Literal["plain", "imagenet"] = "plain"
+    auxiliary: bool = False
+    pool_norm: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON; ``Scale(**d)`` inverts it."""
+        return asdict(self)
+
+    def changed(self, **changes: Any) -> Scale:
+        """A copy with some fields replaced; None leaves a field as it is."""
+        known = {field.name for field in fields(self)}
+        for name in changes:
+            if name not in known:
+                raise unknown_name("field of a scale", name, known)
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+
+class Network(nn.Module):
+    """A stand-alone network of some space: ``forward(x)`` gives logits (B, classes)."""
+
+    def with_auxiliary(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Logits and, where the network has a second classifier and is in training, its logits."""
+        return self(x), None
+
+    @property
+    def drop_path(self) -> float:
+        """Probability with which training drops a path."""
+        return next((module.p for module in self.modules() if isinstance(module, DropPath)), 0.0)
+
+    @drop_path.setter
+    def drop_path(self, probability: float) -> None:
+        for module in self.modules():
+            if isinstance(module, DropPath):
+                module.p = probability
+
+
+class Space(ABC, Generic[A]):
+    """A set of architectures: how to make, read, write, encode, vary, count and build them."""
+
+    name: ClassVar[str]
+    operations: ClassVar[tuple[str, ...]]
+    """Names of the candidate operations, in the order of the columns of an encoding."""
+    scales: ClassVar[Mapping[str, Scale]]
+    """Named scales: ``paper`` (the published evaluation network), ``search`` and ``small`` (fits a laptop)."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """How many architectures there are."""
+
+    @property
+    @abstractmethod
+    def decisions(self) -> dict[str, tuple[int, int]]:
+        """Shape (slots, choices) of each named decision; an architecture is a 0/1 array of each shape."""
+
+    @abstractmethod
+    def sample(self, rng: np.random.Generator) -> A:
+        """A uniformly random architecture."""
+
+    @abstractmethod
+    def parse(self, text: str) -> A:
+        """The architecture written as ``text``; malformed text is an :class:`InputError` that says where."""
+
+    def format(self, architecture: A) -> str:
+        """The canonical text, ``str(architecture)``."""
+        return str(architecture)
+
+    @abstractmethod
+    def encode(self, architecture: A) -> Encoding:
+        """0/1 arrays with the shapes of :attr:`decisions`."""
+
+    @abstractmethod
+    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> A:
+        """The architecture of a 0/1 encoding; anything else is an :class:`InputError`."""
+
+    @abstractmethod
+    def neighbours(self, architecture: A) -> list[A]:
+        """All architectures one change away, without repeats and without the architecture itself."""
+
+    def mutate(self, architecture: A, rng: np.random.Generator) -> A:
+        """A uniformly random neighbour."""
+        neighbours = self.neighbours(architecture)
+        return neighbours[int(rng.integers(len(neighbours)))]
+
+    @abstractmethod
+    def crossover(self, first: A, second: A, rng: np.random.Generator) -> A:
+        """A child that takes each part from one of its parents at random."""
+
+    @abstractmethod
+    def canonical(self, architecture: A) -> A:
+        """The representative of all architectures that are the same function up to the naming of weights."""
+
+    @abstractmethod
+    def is_connected(self, architecture: A) -> bool:
+        """Whether the output depends on the input."""
+
+    @abstractmethod
+    def build(self, architecture: A, scale: Scale) -> Network:
+        """A freshly initialised network (PyTorch's default initialisation)."""
+
+    @abstractmethod
+    def cost(self, architecture: A, scale: Scale) -> Cost:
+        """Parameters and multiply-accumulates of ``build(architecture, scale)`` in inference, counted by formula.
+
+        Operations that nothing reaches count like the others (as in the benchmarks' tables), though they never run.
+        """
+
+    def total_stride(self, scale: Scale) -> int:
+        """By how much the network shrinks an image; smaller images cannot be used."""
+        return 32 if scale.stem == "imagenet" else 4
+
+    def check_encoding(self, encoding: Mapping[str, NDArray[Any]]) -> Encoding:
+        """``encoding`` as 0/1 arrays of the shapes of :attr:`decisions`; anything else is an error."""
+        if set(encoding) != set(self.decisions):
+            raise InputError(f"the decisions {', '.join(self.decisions)}", f"{', '.join(encoding) or 'none'}")
+        return {name: check_one_hot(name, encoding[name], shape) for name, shape in self.decisions.items()}
+
+    def check_scale(self, scale: Scale) -> None:
+        """Refuse a scale that no network can have, before anything is built."""
+        for field in ("channels", "cells", "classes", "image_channels"):
+            if getattr(scale, field) < 1:
+                raise InputError(f"at least 1 for {field}", str(getattr(scale, field)))
+        if scale.channels % 2:
+            raise InputError("an even number of channels", str(scale.channels))
+        stride = self.total_stride(scale)
+        if scale.image_size < stride:
+            raise InputError(
+                f"images of at least {stride} px (the network's total stride)",
+                f"{scale.image_size} px",
+                "Use larger images (--image-size) or a space with fewer reductions.",
+            )
+
+
+def check_one_hot(name: str, array: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.int8]:
+    """``array`` as a 0/1 array of ``shape``; anything else is an error."""
+    given = np.asarray(array)
+    if given.shape != shape or not np.isin(given, (0, 1)).all():
+        raise InputError(f"a 0/1 array of shape {shape} for the decision {name!r}", f"{given.shape} of {given.dtype}")
+    return given.astype(np.int8)

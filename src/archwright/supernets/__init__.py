@@ -1,0 +1,1 @@
+"""Weight sharing: one network that holds every architecture of a space."""

@@ -1,0 +1,307 @@
+"""One supernet for every method on cell spaces: a method is what it puts on the decisions.
+
+``supernet(x, weights, active=None)`` takes one weight tensor (edges, operations) for each decision of the space: a
+softmax (DARTS, RARTS), a straight-through Gumbel sample (NASI, NESBS, GDAS), a one-hot (single path), a 0/1 mask
+(CoNAS). Node values are the weighted sums over edges and operations; an operation of a node that nothing reached is
+nothing, as in a stand-alone network.
+
+**Which operations run.** ``active`` (0/1 of the same shapes) says so. By default, where the weights carry no gradient,
+those with non-zero weight; where they carry one, all: the zeros of a hard sample have a derivative too, and leaving
+them out is a different (GDAS') estimator that a method must choose aloud.
+
+**Batch-norm policy.** ``statistics="batch"`` (default): every forward pass, in training and when a shared-weight
+sub-network is measured, normalises by the batch's own statistics; nothing is remembered. ``statistics="running"``
+keeps running averages that evaluation mode uses; for a sub-network they must be recalibrated
+(:func:`archwright.training.recalibrate` after :meth:`CellSupernet.inherit`) to mean anything. The skeleton around the
+cells follows the same policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from archwright.errors import InputError, unknown_name
+from archwright.spaces import darts, nasbench201
+from archwright.spaces.base import Architecture, Network, Scale, Space
+from archwright.spaces.cells import CellNetwork, CellPair, StandaloneCell
+from archwright.spaces.nasbench201 import Cell201, Skeleton201, StandaloneCell201
+from archwright.spaces.operations import OPERATIONS
+from archwright.supernets.parallel import Parallel, make_parallel, set_statistics
+
+Statistics = Literal["batch", "running"]
+Weights = Mapping[str, Tensor]
+Active = Mapping[str, NDArray[np.bool_]]
+
+
+class MixedCell(nn.Module):
+    """A cell whose every edge carries every operation, each with a weight.
+
+    Args:
+        inputs: number of input nodes (their numbers come first).
+        edges: (source, target) of each edge, in the order of the rows of the weights.
+        operations: names, in the order of the columns.
+        channels: of each node.
+        halved: whether edges that leave an input node halve the image.
+        join: ``last`` returns the last node, ``concat`` joins all nodes that are not inputs.
+        partial: each operation sees 1/partial of the channels, the rest passes by, and the channels are shuffled.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        edges: Sequence[tuple[int, int]],
+        operations: Sequence[str],
+        channels: int,
+        *,
+        halved: bool,
+        join: Literal["last", "concat"],
+        affine: bool,
+        statistics: Statistics,
+        pool_norm: bool,
+        partial: int,
+    ) -> None:
+        super().__init__()
+        if channels % partial:
+            raise InputError(f"a channel number divisible by {partial} (partial channels)", str(channels))
+        self.inputs, self.edges, self.operations = inputs, tuple(edges), tuple(operations)
+        self.halved, self.join, self.partial = halved, join, partial
+        self.nodes = max(target for _, target in edges) + 1
+        self.leaving = [[row for row, (source, _) in enumerate(edges) if source == node] for node in range(self.nodes)]
+        self.parallel = nn.ModuleDict()
+        for source, rows in enumerate(self.leaving):
+            stride = self._stride(source)
+            for name in self.operations if rows else ():
+                if name != "none":
+                    self.parallel[f"{source}:{name}"] = make_parallel(
+                        OPERATIONS[name], len(rows), channels // partial, stride, affine, statistics, pool_norm
+                    )
+
+    def _stride(self, source: int) -> int:
+        return 2 if self.halved and source < self.inputs else 1
+
+    def forward(self, *arguments: Any) -> Tensor:
+        """Input nodes (B, C, H, W) each, then ``weights`` (edges, operations) and ``active`` of the same shape."""
+        inputs: Sequence[Tensor] = arguments[: self.inputs]
+        weights, active = arguments[self.inputs :]
+        states: list[Tensor | None] = list(inputs)
+        sums: dict[int, Tensor] = {}
+        bypass: dict[int, Tensor] = {}
+        for source in range(self.nodes):
+            if source >= self.inputs:
+                states.append(self._finish(source, sums, bypass))
+            value = states[source]
+            if value is not None:
+                self._send(source, value, weights, active, sums, bypass)
+        step = self._stride(0)
+        outputs = [torch.zeros_like(inputs[0][:, :, ::step, ::step]) if s is None else s for s in states[self.inputs :]]
+        return outputs[-1] if self.join == "last" else torch.cat(outputs, dim=1)
+
+    def _finish(self, node: int, sums: dict[int, Tensor], bypass: dict[int, Tensor]) -> Tensor | None:
+        """The value of ``node`` now that all its edges are in; None if nothing reached it."""
+        total = sums.get(node)
+        if self.partial == 1:
+            return total
+        rest = bypass[node]
+        if total is None:
+            b, c, h, w = rest.shape
+            total = rest.new_zeros(b, c // (self.partial - 1), h, w)
+        return shuffle_channels(torch.cat([total, rest], dim=1), self.partial)
+
+    def _send(
+        self,
+        source: int,
+        value: Tensor,
+        weights: Tensor,
+        active: NDArray[np.bool_],
+        sums: dict[int, Tensor],
+        bypass: dict[int, Tensor],
+    ) -> None:
+        """Add what ``source`` contributes to every later node."""
+        rows = self.leaving[source]
+        if self.partial > 1 and rows:
+            size = value.shape[1] // self.partial
+            value, rest = value[:, :size], value[:, size:]
+            rest = F.max_pool2d(rest, 2, 2, ceil_mode=True) if self._stride(source) == 2 else rest
+            for row in rows:
+                add(bypass, self.edges[row][1], rest)
+        for column, name in enumerate(self.operations):
+            chosen = [position for position, row in enumerate(rows) if active[row, column]]
+            if name == "none" or not chosen:
+                continue
+            scale = weights[[rows[position] for position in chosen], column]
+            plain = not scale.requires_grad and bool((scale == 1).all())
+            module: Parallel = self.parallel[f"{source}:{name}"]  # type: ignore[assignment]
+            for position, output in zip(chosen, module(value, chosen, None if plain else scale), strict=True):
+                add(sums, self.edges[rows[position]][1], output)
+
+    def export(self, row: int, operation: str) -> dict[str, Tensor]:
+        """State of one operation on one edge under the names of its stand-alone module."""
+        source = self.edges[row][0]
+        module: Parallel = self.parallel[f"{source}:{operation}"]  # type: ignore[assignment]
+        return module.export(self.leaving[source].index(row))
+
+
+def add(sums: dict[int, Tensor], node: int, value: Tensor) -> None:
+    """Accumulate ``value`` at ``node``."""
+    sums[node] = sums[node] + value if node in sums else value
+
+
+def shuffle_channels(x: Tensor, groups: int) -> Tensor:
+    """Interleave ``groups`` blocks of channels, (B, C, H, W), so that the next partial operation sees other ones."""
+    b, c, h, w = x.shape
+    return x.view(b, groups, c // groups, h, w).transpose(1, 2).reshape(b, c, h, w)
+
+
+class Picked(nn.Module):
+    """A mixed cell that picks its own decision out of the supernet's weights."""
+
+    def __init__(self, decision: str, cell: nn.Module, pool_after: bool = False) -> None:
+        super().__init__()
+        self.decision, self.cell, self.pool_after = decision, cell, pool_after
+
+    def forward(self, *arguments: Any) -> Tensor:
+        """Inputs, weights by decision, active by decision."""
+        *inputs, weights, active = arguments
+        out: Tensor = self.cell(*inputs, weights[self.decision], active[self.decision])
+        return F.max_pool2d(out, 2, 2, ceil_mode=True) if self.pool_after else out
+
+
+class CellSupernet(nn.Module):
+    """All architectures of a cell space in one network.
+
+    Args:
+        space: ``nasbench201`` or ``darts``.
+        scale: as for a stand-alone network; ``auxiliary`` is ignored.
+        downsample: ``strided`` halves the image inside reduction cells, ``pooled`` by a max-pool after them (NASI).
+        operations: names of the operations to keep on the edges; the others' columns never run.
+        affine: whether the cells' batch norms have trainable parameters.
+        partial: partial channels (1: all).
+        statistics: batch-norm policy, see the module's text.
+    """
+
+    def __init__(
+        self,
+        space: Space[Any],
+        scale: Scale,
+        *,
+        downsample: Literal["strided", "pooled"] = "strided",
+        operations: Sequence[str] | None = None,
+        affine: bool = False,
+        partial: int = 1,
+        statistics: Statistics = "batch",
+    ) -> None:
+        super().__init__()
+        space.check_scale(scale)
+        self.space, self.scale = space, scale.changed(auxiliary=False)
+        self.downsample, self.affine, self.partial = downsample, affine, partial
+        kept = space.operations if operations is None else tuple(operations)
+        for name in kept:
+            if name not in space.operations:
+                raise unknown_name("operation", name, space.operations)
+        self.kept = np.array([name in kept for name in space.operations])
+        options = {"affine": affine, "statistics": statistics, "pool_norm": scale.pool_norm, "partial": partial}
+        self.network = make_network(space, self.scale, downsample, options)
+        set_statistics(self.network, statistics)
+
+    def forward(self, x: Tensor, weights: Weights, active: Active | None = None) -> Tensor:
+        """Images (B, image_channels, H, W) and a weight tensor a decision to logits (B, classes)."""
+        running = self.active_operations(weights) if active is None else active
+        return self.network(x, weights, {name: running[name] & self.kept for name in weights})  # type: ignore[no-any-return]
+
+    def active_operations(self, weights: Weights) -> dict[str, NDArray[np.bool_]]:
+        """The default of ``active``: all where the weights carry gradient, the non-zero ones where not."""
+        return {
+            name: np.ones(tensor.shape, dtype=bool) if tensor.requires_grad else (tensor != 0).cpu().numpy()
+            for name, tensor in weights.items()
+        }
+
+    def one_hot(self, architecture: Architecture, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+        """The weights that select ``architecture``."""
+        encoding = self.space.encode(architecture)
+        return {name: torch.from_numpy(array).float().to(device) for name, array in encoding.items()}
+
+    def inherit(self, architecture: Architecture) -> Network:
+        """The stand-alone network of ``architecture`` with this supernet's weights and statistics, copied."""
+        if self.downsample == "pooled":
+            raise InputError(
+                "a supernet that halves images by strides",
+                "one that pools between cells",
+                "Stand-alone networks are strided; build the supernet with downsample='strided'.",
+            )
+        if self.partial > 1:
+            raise InputError(
+                "a supernet whose operations see all channels",
+                f"partial={self.partial}",
+                "Stand-alone networks have no partial channels; build the supernet with partial=1.",
+            )
+        network = self.space.build(architecture, self.scale)
+        state = {name: value for name, value in self.network.state_dict().items() if ".cell." not in name}
+        if isinstance(architecture, Cell201):
+            assert isinstance(network, Skeleton201)
+            for index, cell in enumerate(self._mixed()):
+                stage, number = divmod(index, self.scale.cells)
+                state |= _export_cell201(cell, architecture, f"stages.{stage}.{number}.")
+        else:
+            assert isinstance(architecture, CellPair)
+            assert isinstance(network, CellNetwork)
+            for index, (cell, (target, _)) in enumerate(zip(self._mixed(), network.cells(), strict=True)):
+                assert isinstance(target, StandaloneCell)
+                state |= _export_cell(cell, target, f"stack.{index}.inner.")
+        missing, unexpected = network.load_state_dict({k: v.clone() for k, v in state.items()}, strict=False)
+        norms = {name for name, module in network.named_modules() if isinstance(module, nn.BatchNorm2d)}
+        wrong = [key for key in missing if key.rpartition(".")[0] not in norms] + list(unexpected)
+        if wrong:
+            raise RuntimeError(f"the supernet does not cover {wrong}")
+        return network
+
+    def _mixed(self) -> list[MixedCell]:
+        return [module for module in self.network.modules() if isinstance(module, MixedCell)]
+
+
+def make_network(space: Space[Any], scale: Scale, downsample: str, options: dict[str, Any]) -> Network:
+    """The space's own skeleton filled with mixed cells."""
+    if isinstance(space, nasbench201.NasBench201):
+
+        def make_cell201(channels: int) -> nn.Module:
+            cell = MixedCell(1, nasbench201.EDGES, space.operations, channels, halved=False, join="last", **options)
+            return Picked("cell", cell)
+
+        return Skeleton201(scale, make_cell201)
+    if isinstance(space, darts.Darts):
+        pooled = downsample == "pooled"
+
+        def make_cell(channels: int, reduction: bool) -> nn.Module:
+            halved = reduction and not pooled
+            cell = MixedCell(2, darts.EDGES, space.operations, channels, halved=halved, join="concat", **options)
+            return Picked("reduce" if reduction else "normal", cell, pool_after=reduction and pooled)
+
+        return CellNetwork(scale, (darts.NODES, darts.NODES), make_cell)
+    raise InputError("a space with a cell supernet (nasbench201, darts)", f"the space {space.name!r}")
+
+
+def _export_cell201(cell: MixedCell, architecture: Cell201, prefix: str) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    for row, index in enumerate(architecture.operations):
+        name = nasbench201.NAMES[index]
+        if name != "none":
+            state |= {f"{prefix}edges.{row}.{key}": value for key, value in cell.export(row, name).items()}
+    return state
+
+
+def _export_cell(cell: MixedCell, target: StandaloneCell, prefix: str) -> dict[str, Tensor]:
+    state: dict[str, Tensor] = {}
+    edges = [(op, source, node) for node, edges in enumerate(target.cell.nodes, 2) for op, source in edges]
+    for position, (operation, source, node) in enumerate(edges):
+        exported = cell.export(cell.edges.index((source, node)), operation)
+        state |= {f"{prefix}edges.{position}.{key}": value for key, value in exported.items()}
+    return state
+
+
+__all__ = ["Active", "CellSupernet", "MixedCell", "StandaloneCell201", "Statistics", "Weights"]

@@ -1,0 +1,197 @@
+"""The same operation on all edges that leave one node, run as one.
+
+Edges with a common source see the same input, so their convolutions differ only in weights: they are kept stacked,
+(edges * channels, ...), and run as one wide convolution and one batch norm. Operations without parameters are computed
+once. An edge's architecture weight multiplies its output; it is folded into the batch norm, where it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from archwright.spaces.operations import Convolution, Operation, make_pool
+
+
+class ParallelConvolution(nn.Module):
+    """``edges`` convolutions of one geometry; weight (edges * C, in_per_group, *kernel)."""
+
+    def __init__(self, edges: int, channels: int, layer: Convolution, stride: int) -> None:
+        super().__init__()
+        self.channels, self.depthwise, self.geometry = channels, layer.depthwise, layer.geometry(stride)
+        inner = 1 if layer.depthwise else channels
+        self.weight = nn.Parameter(torch.empty(edges * channels, inner, *layer.kernel))
+        nn.init.kaiming_uniform_(self.weight, a=5**0.5)
+
+    def forward(self, x: Tensor, run: slice, shared_input: bool) -> Tensor:
+        """Input (B, C, H, W) if all edges share it, else (B, n*C, H, W); to (B, n*C, H', W')."""
+        count = run.stop - run.start
+        weight = self.weight[run.start * self.channels : run.stop * self.channels]
+        if self.depthwise:
+            x = x.repeat(1, count, 1, 1) if shared_input and count > 1 else x
+            groups = count * self.channels
+        else:
+            groups = 1 if shared_input else count
+        return F.conv2d(x, weight, None, *self.geometry, groups)
+
+
+class ParallelNorm(nn.Module):
+    """``edges`` batch norms of ``channels`` each; ``scale`` (n,) multiplies the output of each edge.
+
+    Args:
+        statistics: ``running`` keeps running statistics for evaluation; ``batch`` always uses the batch's own.
+    """
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+
+    def __init__(self, edges: int, channels: int, affine: bool, statistics: str) -> None:
+        super().__init__()
+        size = edges * channels
+        self.channels = channels
+        self.weight = nn.Parameter(torch.ones(size)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(size)) if affine else None
+        track = statistics == "running"
+        self.register_buffer("running_mean", torch.zeros(size) if track else None)
+        self.register_buffer("running_var", torch.ones(size) if track else None)
+
+    def forward(self, x: Tensor, run: slice, scale: Tensor | None) -> Tensor:
+        """(B, n*C, H, W) normalised over (B, H, W), times ``scale`` per edge."""
+        part = slice(run.start * self.channels, run.stop * self.channels)
+        weight = None if self.weight is None else self.weight[part]
+        bias = None if self.bias is None else self.bias[part]
+        if scale is not None:
+            wide = scale.repeat_interleave(self.channels)
+            weight = wide if weight is None else weight * wide
+            bias = None if bias is None else bias * wide
+        mean = None if self.running_mean is None else self.running_mean[part]
+        variance = None if self.running_var is None else self.running_var[part]
+        return F.batch_norm(x, mean, variance, weight, bias, training=self.training or mean is None)
+
+
+class ParallelLayers(nn.Module):
+    """An operation with parameters on all edges of one source."""
+
+    def __init__(
+        self, operation: Operation, edges: int, channels: int, stride: int, affine: bool, statistics: str
+    ) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList()
+        for layer in operation.layers:
+            if layer == "relu":
+                self.layers.append(nn.ReLU())
+            elif layer == "norm":
+                self.layers.append(ParallelNorm(edges, channels, affine, statistics))
+            elif isinstance(layer, Convolution):
+                self.layers.append(ParallelConvolution(edges, channels, layer, stride))
+        self.channels = channels
+
+    def forward(self, x: Tensor, edges: Sequence[int], scale: Tensor | None) -> list[Tensor]:
+        """For each of ``edges`` (ascending) its output (B, C, H', W'), times its entry of ``scale`` (n,)."""
+        outputs: list[Tensor] = []
+        done = 0
+        for run in contiguous_runs(edges):
+            count = run.stop - run.start
+            part = None if scale is None else scale[done : done + count]
+            value = self._run(x, run, part)
+            outputs.extend(torch.split(value, self.channels, dim=1) if count > 1 else [value])
+            done += count
+        return outputs
+
+    def _run(self, x: Tensor, run: slice, scale: Tensor | None) -> Tensor:
+        last = len(self.layers) - 1
+        shared = True
+        for number, layer in enumerate(self.layers):
+            if isinstance(layer, ParallelConvolution):
+                x, shared = layer(x, run, shared), False
+            elif isinstance(layer, ParallelNorm):
+                x = layer(x, run, scale if number == last else None)
+            else:
+                x = layer(x)
+        return x
+
+    def export(self, edge: int) -> dict[str, Tensor]:
+        """The state of one edge under the names of the stand-alone module."""
+        state: dict[str, Tensor] = {}
+        for number, layer in enumerate(self.layers):
+            part = slice(edge * self.channels, (edge + 1) * self.channels)
+            for name, tensor in layer.state_dict().items():
+                state[f"{number}.{name}"] = tensor[part]
+        return state
+
+
+class ParallelModules(nn.Module):
+    """An operation whose edges are run one by one (a skip that halves the image)."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.edges = nn.ModuleList(modules)
+
+    def forward(self, x: Tensor, edges: Sequence[int], scale: Tensor | None) -> list[Tensor]:
+        """As :meth:`ParallelLayers.forward`."""
+        outputs = [self.edges[edge](x) for edge in edges]
+        return outputs if scale is None else [o * s for o, s in zip(outputs, scale, strict=True)]
+
+    def export(self, edge: int) -> dict[str, Tensor]:
+        """The state of one edge under the names of the stand-alone module."""
+        return dict(self.edges[edge].state_dict())
+
+
+class Shared(nn.Module):
+    """An operation without parameters: one output for all edges, weighted for each."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Tensor, edges: Sequence[int], scale: Tensor | None) -> list[Tensor]:
+        """As :meth:`ParallelLayers.forward`."""
+        value = self.module(x)
+        return [value] * len(edges) if scale is None else [value * s for s in scale]
+
+    def export(self, edge: int) -> dict[str, Tensor]:
+        """The statistics of the batch norm behind a pool, where there is one; the same for every edge."""
+        return dict(self.module.state_dict())
+
+
+Parallel = ParallelLayers | ParallelModules | Shared
+
+
+def make_parallel(
+    operation: Operation, edges: int, channels: int, stride: int, affine: bool, statistics: str, pool_norm: bool
+) -> Parallel:
+    """The parallel form of ``operation`` (not ``none``) on ``edges`` edges of one source."""
+    if operation.kind == "layers":
+        return ParallelLayers(operation, edges, channels, stride, affine, statistics)
+    if operation.kind == "skip":
+        if stride == 1:
+            return Shared(nn.Identity())
+        modules = [operation.build(channels, channels, stride, affine) for _ in range(edges)]
+        return ParallelModules([set_statistics(module, statistics) for module in modules])
+    pool = make_pool(operation.kind, stride)
+    norm = nn.BatchNorm2d(channels, affine=False)
+    return Shared(set_statistics(nn.Sequential(pool, norm), statistics) if pool_norm else pool)
+
+
+def set_statistics(module: nn.Module, statistics: str) -> nn.Module:
+    """Make every batch norm of ``module`` use the batch's own statistics always, if ``statistics`` is ``batch``."""
+    if statistics == "batch":
+        for norm in module.modules():
+            if isinstance(norm, nn.BatchNorm2d):
+                norm.track_running_stats = False
+                norm.running_mean = norm.running_var = norm.num_batches_tracked = None
+    return module
+
+
+def contiguous_runs(edges: Sequence[int]) -> list[slice]:
+    """Ascending integers as slices of consecutive ones; a slice of a stacked tensor is a view."""
+    runs: list[slice] = []
+    for edge in edges:
+        if runs and runs[-1].stop == edge:
+            runs[-1] = slice(runs[-1].start, edge + 1)
+        else:
+            runs.append(slice(edge, edge + 1))
+    return runs

@@ -1,0 +1,208 @@
+"""Conformance suites: what every space, method and proxy promises, checked by calling it.
+
+They run over everything registered in Archwright's own tests, and a plug-in's tests can call them on its own things::
+
+    from archwright.testing import check_space
+
+    def test_my_space_keeps_the_contract():
+        check_space(MySpace())
+
+A broken promise is an ``AssertionError`` that names it. Nothing here depends on a test framework.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from archwright.errors import InputError
+from archwright.spaces.base import Architecture, Network, Scale, Space
+from archwright.spaces.operations import Cost
+
+AnySpace = Space[Any]
+
+
+def _refused(action: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether ``action`` ends in an :class:`InputError`; any other error is not what a user should meet."""
+    try:
+        action(*arguments)
+    except InputError:
+        return True
+    return False
+
+
+# --- spaces ----------------------------------------------------------------------------------------------------------
+
+
+def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
+    """Check the contract of :mod:`archwright.spaces.base` on ``samples`` random architectures."""
+    assert space.name, "a space has a name"
+    assert space.operations, f"{space.name}: a space names its operations"
+    assert "small" in space.scales, f"{space.name}: a space has a scale called 'small'"
+    assert space.size > 0, f"{space.name}: size is positive, got {space.size}"
+    architectures = _check_randomness(space, samples, seed)
+    for architecture in architectures:
+        _check_value(space, architecture)
+        _check_encoding(space, architecture)
+        _check_canonical(space, architecture)
+    for first, second in itertools.pairwise(architectures[:6]):
+        _check_variation(space, first, second)
+    _check_refusals(space, architectures[0])
+    for name, scale in space.scales.items():
+        for architecture in architectures[:2]:
+            _check_params(space, architecture, name, scale)
+    for architecture in architectures[:8]:
+        _check_network(space, architecture)
+
+
+def _check_randomness(space: AnySpace, samples: int, seed: int) -> list[Any]:
+    """Sampling, mutation and crossover repeat with the seed and leave every global generator alone."""
+
+    def draw() -> list[Any]:
+        rng = np.random.default_rng(seed)
+        drawn = [space.sample(rng) for _ in range(samples)]
+        children = [space.crossover(drawn[0], drawn[-1], rng) for _ in range(3)]
+        return drawn + children + [space.mutate(drawn[0], rng) for _ in range(3)]
+
+    before = (random.getstate(), str(np.random.get_state()), torch.get_rng_state())  # noqa: NPY002 - watched, not used
+    drawn = draw()
+    after = (random.getstate(), str(np.random.get_state()), torch.get_rng_state())  # noqa: NPY002
+    untouched = before[:2] == after[:2] and torch.equal(before[2], after[2])
+    assert untouched, f"{space.name}: randomness comes only from the generator passed in, but a global one moved"
+    assert draw() == drawn, f"{space.name}: the same generator gives the same architectures"
+    assert space.size == 1 or len(set(drawn)) > 1, f"{space.name}: sample gives different architectures"
+    return drawn[:samples]
+
+
+def _check_value(space: AnySpace, architecture: Any) -> None:
+    """A frozen, hashable value with one text that parses back."""
+    assert isinstance(architecture, Architecture), f"{space.name}: {architecture!r} is not an Architecture"
+    text = space.format(architecture)
+    assert text == str(architecture), f"{space.name}: format gives str(architecture), got {text!r}"
+    parsed = space.parse(text)
+    assert parsed == architecture, f"{space.name}: parse inverts format, but {text!r} became {parsed}"
+    assert hash(parsed) == hash(architecture), f"{space.name}: equal architectures have equal hashes ({text!r})"
+    field = next(iter(getattr(architecture, "__dataclass_fields__", {"name": None})))
+    try:
+        setattr(architecture, field, None)
+    except AttributeError:
+        return
+    raise AssertionError(f"{space.name}: an architecture is frozen, but {field!r} could be set")
+
+
+def _check_encoding(space: AnySpace, architecture: Any) -> None:
+    """Encode and decode are inverse, and the arrays are 0/1 with the shapes of the decisions."""
+    encoding = space.encode(architecture)
+    shapes = {name: array.shape for name, array in encoding.items()}
+    assert shapes == space.decisions, f"{space.name}: an encoding has the shapes {space.decisions}, got {shapes}"
+    for name, array in encoding.items():
+        assert np.isin(array, (0, 1)).all(), f"{space.name}: the encoding of {name!r} is 0/1"
+    decoded = space.decode(encoding)
+    assert decoded == architecture, f"{space.name}: decode inverts encode, but {architecture} became {decoded}"
+
+
+def _check_canonical(space: AnySpace, architecture: Any) -> None:
+    """The canonical form is a member of the space, its own canonical form, and connected when the architecture is."""
+    canonical = space.canonical(architecture)
+    _check_value(space, canonical)
+    assert space.canonical(canonical) == canonical, f"{space.name}: canonical is idempotent, not for {architecture}"
+    same = space.is_connected(canonical) == space.is_connected(architecture)
+    assert same, (
+        f"{space.name}: the canonical form is connected exactly when the architecture is, not for {architecture}"
+    )
+
+
+def _check_variation(space: AnySpace, first: Any, second: Any) -> None:
+    """Neighbours, mutation and crossover stay in the space and change what they say."""
+    rng = np.random.default_rng(1)
+    neighbours = space.neighbours(first)
+    assert len(set(neighbours)) == len(neighbours), f"{space.name}: the neighbours of {first} repeat"
+    assert first not in neighbours, f"{space.name}: {first} is among its own neighbours"
+    for neighbour in neighbours:
+        assert space.parse(str(neighbour)) == neighbour, f"{space.name}: the neighbour {neighbour} is not of the space"
+    for _ in range(3):
+        mutant = space.mutate(first, rng)
+        assert mutant in neighbours, f"{space.name}: mutate gives a neighbour, got {mutant} from {first}"
+    assert space.crossover(first, first, rng) == first, f"{space.name}: a child of {first} and itself is itself"
+    parents = space.encode(first), space.encode(second)
+    for _ in range(3):
+        child = space.crossover(first, second, rng)
+        _check_value(space, child)
+        for name, array in space.encode(child).items():
+            inherited = (array <= np.maximum(parents[0][name], parents[1][name])).all()
+            assert inherited, f"{space.name}: the child {child} has parts of neither {first} nor {second}"
+
+
+def _check_refusals(space: AnySpace, architecture: Any) -> None:
+    """Malformed text, encodings and scales are input errors."""
+    for text in ("", "nonsense", f"{architecture}?"):
+        assert _refused(space.parse, text), f"{space.name}: parse refuses {text!r} by an InputError"
+    name, (slots, choices) = next(iter(space.decisions.items()))
+    encoding = space.encode(architecture)
+    bad: dict[str, dict[str, Any]] = {
+        "a missing decision": {other: array for other, array in encoding.items() if other != name},
+        "a wrong shape": {**encoding, name: np.zeros((slots + 1, choices), dtype=np.int8)},
+        "values other than 0 and 1": {**encoding, name: 2 * encoding[name]},
+        "every choice at once": {other: np.ones_like(array) for other, array in encoding.items()},
+    }
+    for what, wrong in bad.items():
+        assert _refused(space.decode, wrong), f"{space.name}: decode refuses {what} by an InputError"
+    scale = space.scales["small"]
+    tiny = scale.changed(image_size=space.total_stride(scale) - 1)
+    for what, action in (("build", space.build), ("cost", space.cost)):
+        refused = _refused(action, architecture, tiny)
+        assert refused, f"{space.name}: {what} refuses images smaller than the total stride by an InputError"
+    smallest = scale.changed(image_size=space.total_stride(scale))
+    assert not _refused(space.build, architecture, smallest), f"{space.name}: build takes {smallest}"
+
+
+def _check_params(space: AnySpace, architecture: Any, name: str, scale: Scale) -> None:
+    """The counted parameters are those of the built network; an auxiliary head does not count."""
+    plain = scale.changed(auxiliary=False)
+    with torch.device("meta"):
+        built = sum(parameter.numel() for parameter in space.build(architecture, plain).parameters())
+    for counted in (space.cost(architecture, plain).params, space.cost(architecture, scale).params):
+        message = f"{space.name}: {architecture} at scale {name!r} has {built} parameters, cost says {counted}"
+        assert counted == built, message
+
+
+def _check_network(space: AnySpace, architecture: Any) -> None:
+    """The network at the small scale: its outputs, its cost and what its output depends on."""
+    scale = space.scales["small"]
+    for variant in (scale, scale.changed(classes=3, image_channels=1)):
+        whole = space.canonical(architecture)  # has no operation that nothing reaches, so all it counts also runs
+        measured, counted = measured_cost(space, whole, variant), space.cost(whole, variant)
+        assert measured == counted, f"{space.name}: {whole} at {variant} costs {measured}, cost says {counted}"
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, scale.image_channels, scale.image_size, scale.image_size)
+    images = [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2)]
+    network = space.build(architecture, scale).double()
+    assert isinstance(network, Network), f"{space.name}: build gives a Network, got {type(network).__name__}"
+    with torch.no_grad():
+        for mode in (True, False):
+            outputs = [network.train(mode)(image) for image in images]
+            assert outputs[0].shape == (2, scale.classes), f"{space.name}: the output is (B, classes)"
+            assert outputs[0].isfinite().all(), f"{space.name}: the output of {architecture} is not finite"
+    depends = not torch.equal(outputs[0], outputs[1])
+    says = space.is_connected(architecture)
+    assert depends == says, (
+        f"{space.name}: is_connected({architecture}) says {says}, the output's dependence is {depends}"
+    )
+
+
+def measured_cost(space: AnySpace, architecture: Any, scale: Scale) -> Cost:
+    """Parameters and multiply-accumulates (of convolutions and matrix products) of the built network, on meta tensors.
+
+    Multiply-accumulates are counted from the operators that an evaluation pass calls, for one image.
+    """
+    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        network = space.build(architecture, scale.changed(auxiliary=False)).eval()
+        network(torch.empty(1, scale.image_channels, scale.image_size, scale.image_size))
+    params = sum(parameter.numel() for parameter in network.parameters())
+    return Cost(params, counter.get_total_flops() // 2)

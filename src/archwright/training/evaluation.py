@@ -1,0 +1,114 @@
+"""How good a network is, with a confidence interval; and the batch-norm statistics that answer depends on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from archwright.errors import DivergedError, InputError
+from archwright.training.plain import BatchSource
+
+Z95 = 1.959963984540054
+"""The 97.5 % point of the normal distribution."""
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Accuracy in percent on ``count`` images, its 95 % interval, and the mean cross entropy."""
+
+    percent: float
+    low: float
+    high: float
+    count: int
+    loss: float
+
+    def to_dict(self) -> dict[str, float]:
+        """For JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.percent:.2f} % (95 % interval {self.low:.2f} to {self.high:.2f}, {self.count} images)"
+
+
+def wilson_interval(correct: int, count: int, z: float = Z95) -> tuple[float, float]:
+    """Wilson's score interval of a proportion, as fractions; unlike the normal one it holds near 0 and 1."""
+    p, n = correct / count, count
+    centre = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    scale = 1 + z * z / n
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+@torch.no_grad()
+def evaluate(
+    network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], *, device: torch.device | str = "cpu"
+) -> Accuracy:
+    """Accuracy of ``network`` in eval mode over one pass of ``batches`` of images (B, C, H, W) and labels (B,)."""
+    network.to(device)
+    correct = torch.zeros((), dtype=torch.int64, device=device)
+    loss = torch.zeros((), dtype=torch.float64, device=device)
+    count = 0
+    with _modes_kept(network):
+        network.eval()
+        for images, labels in batches:
+            labels = labels.to(device)
+            logits = network(images.to(device)).float()
+            correct += (logits.argmax(1) == labels).sum()
+            loss += F.cross_entropy(logits, labels, reduction="sum").double()
+            count += len(labels)
+    if count == 0:
+        raise InputError("at least one image to evaluate on", "none")
+    mean_loss = float(loss) / count
+    if not math.isfinite(mean_loss):
+        raise DivergedError(
+            f"expected a finite loss in evaluation, got {mean_loss}: the network's weights have diverged."
+        )
+    low, high = wilson_interval(int(correct), count)
+    return Accuracy(100 * int(correct) / count, 100 * low, 100 * high, count, mean_loss)
+
+
+@torch.no_grad()
+def recalibrate(network: nn.Module, batches: BatchSource, steps: int) -> None:
+    """Replace batch-norm running statistics by their plain average over ``steps`` training batches.
+
+    Needed where the statistics belong to other weights: inherited, averaged, or cut out of a supernet. Only batch norm
+    is in training mode: the statistics are those of the network without dropout or drop-path, as it will be used.
+    """
+    if steps < 1:
+        raise InputError("at least one step of recalibration", str(steps))
+    norms = [norm for norm in network.modules() if isinstance(norm, _BatchNorm) and norm.track_running_stats]
+    if not norms:
+        return
+    device = next(tensor.device for tensor in network.state_dict().values())
+    momenta = [norm.momentum for norm in norms]
+    with _modes_kept(network):
+        network.eval()
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # torch's sign for a cumulative average
+            norm.train()
+        try:
+            for index in range(steps):
+                images, _ = batches.get(*divmod(index, len(batches)))
+                network(images.to(device))
+        finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum
+
+
+@contextmanager
+def _modes_kept(network: nn.Module) -> Iterator[None]:
+    """Put every module back into the mode, training or eval, that it had."""
+    modes = [(module, module.training) for module in network.modules()]
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,197 @@
+"""Plain training of one network: the step with everything a :class:`Recipe` can ask for, and the whole training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from archwright.errors import InputError
+from archwright.runs.checkpoints import CheckpointStore
+from archwright.runs.stop import Stop
+from archwright.training.ema import Ema
+from archwright.training.loop import Position, Stateful, Step, drive
+from archwright.training.losses import classification_loss
+from archwright.training.recipe import Recipe
+from archwright.training.schedule import Schedule
+
+
+class BatchSource(Protocol):
+    """Training batches as a function of (epoch, step); the length is the number of steps an epoch."""
+
+    def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Images (B, C, H, W) and labels (B,)."""
+
+    def __len__(self) -> int: ...
+
+
+def make_optimizer(parameters: Iterable[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimiser of a recipe over all trainable parameters, in one group (the papers decay everything)."""
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(
+            trainable,
+            lr=recipe.lr,
+            momentum=recipe.momentum,
+            nesterov=recipe.nesterov,
+            weight_decay=recipe.weight_decay,
+        )
+    adam = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+    return adam(trainable, lr=recipe.lr, betas=(recipe.momentum, 0.999), weight_decay=recipe.weight_decay)
+
+
+def plain_step(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: BatchSource,
+    recipe: Recipe,
+    *,
+    device: torch.device | str,
+    ema: Ema | None = None,
+    teacher: nn.Module | None = None,
+    schedule: Schedule,
+) -> Step:
+    """One step of gradient descent on a batch; its metrics are ``loss`` and ``accuracy`` (percent) on that batch."""
+    _check_network(network, recipe)
+    _check_teacher(teacher, recipe)
+    where = torch.device(device)
+    if teacher is not None:
+        teacher.eval()
+
+    def step(position: Position) -> Mapping[str, float | Tensor]:
+        images, labels = batches.get(position.epoch, position.step)
+        images, labels = images.to(where, non_blocking=True), labels.to(where, non_blocking=True)
+        if recipe.channels_last and images.dim() == 4:
+            images = images.contiguous(memory_format=torch.channels_last)
+        if not network.training:
+            network.train()
+        if recipe.drop_path > 0:
+            network.drop_path = recipe.drop_path * position.progress  # type: ignore[assignment]
+        for group in optimizer.param_groups:
+            group["lr"] = schedule(position)
+
+        with _autocast(where, recipe):
+            logits, loss = _forward(network, images, labels, recipe, teacher)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        if recipe.clip > 0:
+            nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
+        optimizer.step()
+        if ema is not None:
+            ema.update(network)
+        return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
+
+    return step
+
+
+def train(
+    network: nn.Module,
+    batches: BatchSource,
+    recipe: Recipe,
+    *,
+    seed: int,
+    device: torch.device | str = "cpu",
+    teacher: nn.Module | None = None,
+    checkpoints: CheckpointStore | None = None,
+    checkpoint_seconds: float = 30.0,
+    stop: Stop | None = None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    on_step: Callable[[Position], None] | None = None,
+) -> list[dict[str, float]]:
+    """Train ``network`` in place, resuming where ``checkpoints`` left off; returns ``loss`` and ``accuracy`` by epoch.
+
+    At the end the network holds its averaged weights if the recipe asks for them; the rest is as in :func:`drive`.
+    """
+    network.to(device)
+    if recipe.channels_last:
+        network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if teacher is not None:
+        teacher.to(device)
+    optimizer = make_optimizer(network.parameters(), recipe)
+    state: dict[str, Stateful] = {"network": network, "optimizer": optimizer}
+    ema = Ema(network, recipe.ema_decay) if recipe.ema_decay > 0 else None
+    if ema is not None:
+        state["ema"] = ema
+    step = plain_step(
+        network,
+        optimizer,
+        batches,
+        recipe,
+        device=device,
+        ema=ema,
+        teacher=teacher,
+        schedule=recipe.learning_rate(),
+    )
+    history = drive(
+        step,
+        state,
+        epochs=recipe.epochs,
+        steps_per_epoch=len(batches),
+        seed=seed,
+        checkpoints=checkpoints,
+        checkpoint_seconds=checkpoint_seconds,
+        stop=stop,
+        on_epoch=on_epoch,
+        on_step=on_step,
+    )
+    if ema is not None:
+        ema.copy_to(network)
+    return history
+
+
+def _forward(
+    network: nn.Module, images: Tensor, labels: Tensor, recipe: Recipe, teacher: nn.Module | None
+) -> tuple[Tensor, Tensor]:
+    """Logits and the loss to descend."""
+    auxiliary: Tensor | None = None
+    if recipe.auxiliary_weight > 0:
+        logits, auxiliary = network.with_auxiliary(images)  # type: ignore[operator]
+    else:
+        logits = network(images)
+    soft: Tensor | None = None
+    if teacher is not None:
+        with torch.no_grad():
+            soft = teacher(images)
+    loss = classification_loss(
+        logits,
+        labels,
+        label_smoothing=recipe.label_smoothing,
+        teacher_logits=soft,
+        distill_weight=recipe.distill_weight,
+        distill_temperature=recipe.distill_temperature,
+    )
+    if auxiliary is not None:
+        loss = loss + recipe.auxiliary_weight * classification_loss(
+            auxiliary, labels, label_smoothing=recipe.label_smoothing
+        )
+    return logits, loss
+
+
+def _autocast(device: torch.device, recipe: Recipe) -> torch.autocast:
+    """Mixed precision where it pays: bfloat16, which needs no loss scaling, on GPUs that have it in hardware."""
+    mixed = (
+        recipe.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    )
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed)
+
+
+def _check_network(network: nn.Module, recipe: Recipe) -> None:
+    """A setting that the network cannot obey is a mistake, not a silence."""
+    for setting, attribute in (("drop_path", "drop_path"), ("auxiliary_weight", "with_auxiliary")):
+        if getattr(recipe, setting) > 0 and not hasattr(network, attribute):
+            raise InputError(
+                f"a network with {attribute!r} for a recipe with {setting} = {getattr(recipe, setting)}",
+                f"{type(network).__name__} without it",
+                f"Set {setting} to 0 in the recipe.",
+            )
+
+
+def _check_teacher(teacher: nn.Module | None, recipe: Recipe) -> None:
+    if (teacher is not None) != (recipe.distill_weight > 0):
+        raise InputError(
+            "a teacher together with distill_weight above 0",
+            f"{'a' if teacher is not None else 'no'} teacher with distill_weight = {recipe.distill_weight}",
+            "Give both or neither.",
+        )

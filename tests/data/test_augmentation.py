@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from archwright.data import Augmentation, load
+from archwright.errors import InputError
+
+IMAGES = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)) * 0.9 + 0.05
+
+
+@pytest.mark.parametrize(
+    "augment",
+    [
+        Augmentation(crop=3),
+        Augmentation(flip=True),
+        Augmentation(cutout=5),
+        Augmentation(autoaugment="cifar10"),
+        Augmentation(3, True, 5, "imagenet"),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_seed_decides_everything(augment: Augmentation, channels: int) -> None:
+    x = IMAGES[:, :channels]
+    before = x.clone()
+    torch.manual_seed(1)
+    first = augment(x, 7)
+    torch.manual_seed(2)
+    assert torch.equal(augment(x, 7), first)
+    assert not torch.equal(augment(x, 8), first)
+    assert first.shape == x.shape
+    assert first.dtype == torch.float32
+    assert first.min() >= 0
+    assert first.max() <= 1
+    assert torch.equal(x, before), "the input is left alone"
+
+
+def test_no_augmentation_changes_nothing() -> None:
+    assert torch.equal(Augmentation()(IMAGES, 0), IMAGES)
+
+
+def test_crop_shifts_and_fills_with_black() -> None:
+    padded = torch.nn.functional.pad(IMAGES, (2, 2, 2, 2))
+    for image, got in zip(padded, Augmentation(crop=2)(IMAGES, 0), strict=True):
+        windows = [image[:, top : top + 16, left : left + 16] for top in range(5) for left in range(5)]
+        assert sum(torch.equal(window, got) for window in windows) == 1
+
+
+def test_flip_mirrors_about_half() -> None:
+    got = Augmentation(flip=True)(IMAGES, 0)
+    mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(got, IMAGES, strict=True)]
+    kept = [torch.equal(a, b) for a, b in zip(got, IMAGES, strict=True)]
+    assert all(m != k for m, k in zip(mirrored, kept, strict=True))
+    assert 16 < sum(mirrored) < 48
+
+
+def test_cutout_is_one_square_of_zeros_after_normalisation() -> None:
+    got = Augmentation(cutout=6)(IMAGES, 0, lambda x: x + 10)
+    areas = set()
+    for image in got:
+        hole = (image == 0).all(0)
+        assert torch.equal((image == 0).any(0), hole)
+        rows, columns = hole.any(1).nonzero()[:, 0], hole.any(0).nonzero()[:, 0]
+        height, width = rows.max() - rows.min() + 1, columns.max() - columns.min() + 1
+        assert hole.sum() == height * width  # a full rectangle
+        assert max(height, width) <= 6
+        areas.add(int(hole.sum()))
+    assert max(areas) == 36
+    assert got[got != 0].min() >= 10
+
+
+def test_autoaugment_draws_a_sub_policy_an_image() -> None:
+    """With one sub-policy a batch, equal images would come out in very few ways."""
+    same = IMAGES[:1].expand(64, -1, -1, -1)
+    ways = {image.numpy().tobytes() for image in Augmentation(autoaugment="imagenet")(same, 0)}
+    assert len(ways) > 20
+
+
+def test_dictionary_round_trip_and_refusals() -> None:
+    augment = Augmentation(2, True, 4, "cifar10")
+    assert Augmentation.from_dict(augment.to_dict()) == augment
+    with pytest.raises(InputError, match="cutuot"):
+        Augmentation.from_dict({"cutuot": 3})
+    with pytest.raises(InputError, match="cifar10"):
+        Augmentation(autoaugment="cifar")
+    with pytest.raises(InputError):
+        Augmentation(crop=-1)
+
+
+def test_defaults() -> None:
+    assert Augmentation.default_for(load("digits")) == Augmentation(crop=1)
+    assert Augmentation.default_for(load("random:count=100")) == Augmentation()
+
+
+def test_default_for_photographs(image_folder) -> None:
+    data = load(f"folder:{image_folder({'a': 5, 'b': 5}, size=(32, 40))}")
+    assert Augmentation.default_for(data) == Augmentation(crop=4, flip=True, cutout=8)
