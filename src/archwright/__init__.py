@@ -1,0 +1,30 @@
+"""Archwright finds neural-network architectures for your data and your device.
+
+The public names are imported when first used, so that ``import archwright`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from archwright.methods.engine import SearchResult, resume, search
+    from archwright.models import Model, load_model
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "search": "archwright.methods.engine",
+    "resume": "archwright.methods.engine",
+    "SearchResult": "archwright.methods.engine",
+    "Model": "archwright.models",
+    "load_model": "archwright.models",
+}
+__all__ = ["Model", "SearchResult", "__version__", "load_model", "resume", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'archwright' has no attribute {name!r}")

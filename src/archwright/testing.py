@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from archwright.errors import InputError
@@ -57,8 +58,11 @@ def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
     for name, scale in space.scales.items():
         for architecture in architectures[:2]:
             _check_params(space, architecture, name, scale)
-    for architecture in architectures[:8]:
+    for architecture in architectures[:5]:
         _check_network(space, architecture)
+    rng = np.random.default_rng(seed + 1)
+    for architecture in architectures + [space.sample(rng) for _ in range(2 * samples)]:
+        _check_dependence(space, architecture)
 
 
 def _check_randomness(space: AnySpace, samples: int, seed: int) -> list[Any]:
@@ -173,27 +177,38 @@ def _check_params(space: AnySpace, architecture: Any, name: str, scale: Scale) -
 
 
 def _check_network(space: AnySpace, architecture: Any) -> None:
-    """The network at the small scale: its outputs, its cost and what its output depends on."""
+    """The network at the small scale: its cost and its outputs."""
     scale = space.scales["small"]
     for variant in (scale, scale.changed(classes=3, image_channels=1)):
         whole = space.canonical(architecture)  # has no operation that nothing reaches, so all it counts also runs
         measured, counted = measured_cost(space, whole, variant), space.cost(whole, variant)
         assert measured == counted, f"{space.name}: {whole} at {variant} costs {measured}, cost says {counted}"
-    generator = torch.Generator().manual_seed(0)
-    shape = (2, scale.image_channels, scale.image_size, scale.image_size)
-    images = [torch.randn(shape, generator=generator, dtype=torch.float64) for _ in range(2)]
-    network = space.build(architecture, scale).double()
+    network = space.build(architecture, scale)
     assert isinstance(network, Network), f"{space.name}: build gives a Network, got {type(network).__name__}"
     with torch.no_grad():
         for mode in (True, False):
-            outputs = [network.train(mode)(image) for image in images]
-            assert outputs[0].shape == (2, scale.classes), f"{space.name}: the output is (B, classes)"
-            assert outputs[0].isfinite().all(), f"{space.name}: the output of {architecture} is not finite"
-    depends = not torch.equal(outputs[0], outputs[1])
+            output = network.train(mode)(_images(scale))
+            assert output.shape == (2, scale.classes), f"{space.name}: the output is (B, classes), got {output.shape}"
+            assert output.isfinite().all(), f"{space.name}: the output of {architecture} is not finite"
+
+
+def _check_dependence(space: AnySpace, architecture: Any) -> None:
+    """The network's output changes with its input exactly when the space says that they are connected."""
+    scale = space.scales["small"]
+    scale = scale.changed(image_size=max(8, space.total_stride(scale)))
+    network = space.build(architecture, scale).double().eval()  # double: a deep network's signal is faint
+    with torch.no_grad():
+        depends = not torch.equal(network(_images(scale).double()), network(_images(scale, seed=1).double()))
     says = space.is_connected(architecture)
     assert depends == says, (
         f"{space.name}: is_connected({architecture}) says {says}, the output's dependence is {depends}"
     )
+
+
+def _images(scale: Scale, seed: int = 0) -> Tensor:
+    """Two Gaussian images, (2, image_channels, image_size, image_size)."""
+    shape = (2, scale.image_channels, scale.image_size, scale.image_size)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def measured_cost(space: AnySpace, architecture: Any, scale: Scale) -> Cost:

@@ -55,6 +55,25 @@ def test_stopped_every_few_steps_equals_uninterrupted(tmp_path, name, steps_each
     assert history == expected_history
 
 
+def test_restored_momenta_have_the_layout_of_their_weights(tmp_path):
+    def run():
+        network = nn.Conv2d(3, 4, 3).to(memory_format=torch.channels_last)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+
+        def step(position):
+            network(torch.ones(1, 3, 5, 5)).sum().backward()
+            optimizer.step()
+            return {}
+
+        state = {"network": network, "optimizer": optimizer}
+        drive(step, state, epochs=1, steps_per_epoch=1, seed=0, checkpoints=Checkpoints(tmp_path))
+        return optimizer.state[network.weight]["momentum_buffer"], network.weight
+
+    (momentum, _), (restored, weight) = run(), run()
+    assert torch.equal(restored, momentum)
+    assert restored.stride() == weight.stride() == (27, 1, 9, 3)
+
+
 def test_finished_training_is_not_repeated(tmp_path):
     _, history = resume(tmp_path, RECIPES["ema"])
     expected, _ = uninterrupted(RECIPES["ema"])

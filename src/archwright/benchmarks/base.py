@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
-from archwright.registry import Entry, Registry
-from archwright.spaces.base import Architecture
+from archwright.benchmarks.registry import benchmarks
+from archwright.spaces.base import Architecture, Scale
 
 Split = Literal["validation", "test"]
 
@@ -29,6 +29,10 @@ class Benchmark(ABC):
     def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
         """Percent of ``split`` classified correctly after ``epochs`` epochs of training, mean over seeds."""
 
+    @abstractmethod
+    def scale(self, dataset: str) -> Scale:
+        """The scale of the networks that were measured."""
+
     @property
     def devices(self) -> tuple[str, ...]:
         """Devices with measured latencies."""
@@ -39,15 +43,6 @@ class Benchmark(ABC):
         from archwright.errors import unknown_name
 
         raise unknown_name("device", device, self.devices)
-
-
-benchmarks = Registry(
-    "benchmark",
-    Entry("nb201", "archwright.benchmarks.nasbench201:load_compact", "NAS-Bench-201, all 15,625 cells, compact array"),
-    Entry(
-        "nats", "archwright.benchmarks.nasbench201:load_nats", "NAS-Bench-201 from NATS-Bench's own files (nats:PATH)"
-    ),
-)
 
 
 def load_benchmark(spec: str) -> Benchmark:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from archwright.benchmarks.base import Benchmark, Split
 from archwright.benchmarks.locate import require_data
 from archwright.errors import InputError, missing_extra, unknown_name
-from archwright.spaces.base import Architecture
-from archwright.spaces.nasbench201 import NAMES, Cell201
+from archwright.spaces.base import Architecture, Scale
+from archwright.spaces.nasbench201 import NAMES, NASBENCH201, Cell201
 
 _PREFIX = {"cifar10": "c10", "cifar100": "c100", "imagenet16-120": "in16"}
 _COLUMNS: tuple[tuple[Split, int], ...] = (("validation", 12), ("test", 12), ("test", 200))
@@ -30,6 +30,11 @@ class NasBench201Table(Benchmark):
     datasets = tuple(_PREFIX)
     search_protocol: ClassVar[tuple[Split, int]] = ("validation", 12)
     report_protocol: ClassVar[tuple[Split, int]] = ("test", 200)
+
+    def scale(self, dataset: str) -> Scale:
+        """16 channels, 5 cells a stage; 32 px, and 16 px for ImageNet16-120."""
+        classes, size = {"cifar10": (10, 32), "cifar100": (100, 32), "imagenet16-120": (120, 16)}[dataset]
+        return NASBENCH201.scales["paper"].changed(classes=classes, image_size=size)
 
 
 def _check_query(dataset: str, epochs: int, split: Split) -> None:

@@ -28,7 +28,7 @@ class InProcess:
 
 
 class Processes:
-    """A pool of ``workers`` fresh processes with one torch thread each; an item whose process dies is tried once more."""
+    """``workers`` fresh processes with one torch thread each; an item whose process dies is tried once more."""
 
     def __init__(self, workers: int) -> None:
         if workers < 1:

@@ -59,7 +59,7 @@ def convolve_weight_gradient(gradient: Tensor, x: Tensor, kernel: int, stride: i
 
 
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Train-mode batch norm without affine parameters: the normalised lanes and 1/sqrt(var + eps) of shape (L, C, 1)."""
+    """Train-mode batch norm without affine parameters: the lanes and their 1/sqrt(var + eps), (L, C, 1)."""
     flat = x.flatten(2)
     centred = flat - flat.mean(2, keepdim=True)
     scale = ((centred * centred).mean(2, keepdim=True) + BATCH_NORM_EPS).rsqrt()
@@ -89,3 +89,9 @@ def inverse_counts(like: Tensor) -> Tensor:
     """1 / number of real pixels under a 3x3 window, (H, W, 1): average pooling does not count the padding."""
     height, width = like.shape[-3], like.shape[-2]
     return 1 / box_sum(like.new_ones(height, width, 1))
+
+
+def halve(x: Tensor) -> Tensor:
+    """Average over windows of 2x2 pixels: (L, C, H, W, B) -> (L, C, H/2, W/2, B)."""
+    lanes, channels, height, width, batch = x.shape
+    return x.reshape(lanes, channels, height // 2, 2, width // 2, 2, batch).mean((3, 5))

@@ -27,7 +27,7 @@ Pattern = Callable[[ReluRecord], Tensor]
 def gradient_norm(record: LayerRecord) -> Tensor:
     """Norm of the layer's gradient of the batch-mean loss: (A,)."""
     assert record.weight_gradient is not None
-    return torch.linalg.vector_norm(record.weight_gradient.flatten(1), dim=1)
+    return record.weight_gradient.flatten(1).square().sum(1).sqrt()
 
 
 def saliency(record: LayerRecord) -> Tensor:
@@ -37,7 +37,7 @@ def saliency(record: LayerRecord) -> Tensor:
 
 
 def hessian_product(record: LayerRecord) -> Tensor:
-    """g . (H theta), which equals theta . (H g) summed over all layers because H is symmetric: (A,)."""
+    """Product g . (H theta), which equals theta . (H g) summed over all layers because H is symmetric: (A,)."""
     assert record.weight_gradient is not None
     assert record.hessian_weight is not None
     return (record.weight_gradient * record.hessian_weight).flatten(1).sum(1)
@@ -75,8 +75,9 @@ def agreements(record: ReluRecord) -> Tensor:
 
 
 def log_determinant(kernel: Tensor) -> Tensor:
-    """log |det K| of (A, m, m); minus infinity where K is singular."""
-    return torch.linalg.slogdet(kernel)[1]
+    """Logarithm of |det K| of (A, m, m); minus infinity where K is singular."""
+    logarithm: Tensor = torch.linalg.slogdet(kernel)[1]
+    return logarithm
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,12 @@ KNAS = Proxy("knas", +1, _needs("logit"), layer_kernel, finish=lambda t, m: t.do
 FISHER = Proxy("fisher", +1, _needs("loss"), channel_saliency)
 SYNFLOW = Proxy("synflow", +1, _needs("synflow"), path_strength)
 NASWOT = Proxy(
-    "naswot", +1, _needs("relu"), pattern=agreements, finish=lambda t, m: log_determinant(t), worst=LOWEST,
+    "naswot",
+    +1,
+    _needs("relu"),
+    pattern=agreements,
+    finish=lambda t, m: log_determinant(t),
+    worst=LOWEST,
     positive=False,
 )
 PARAMS = Proxy("params", +1, _needs(), weight_count)

@@ -18,37 +18,71 @@ EIGENVALUE_FLOOR = 1e-7
 
 def input_patches(record: LayerRecord) -> Tensor:
     """What each output position of the layer saw: (A*m, H'*W', groups, k*k*C/groups), channels innermost."""
-    lanes, examples, channels, height, width = record.inputs.shape
-    kernel_h, kernel_w = record.weight.shape[-2:]
-    (stride_h, stride_w), (pad_h, pad_w) = record.geometry.stride, record.geometry.padding
-    dilation_h, dilation_w = record.geometry.dilation
-    images = record.inputs.permute(0, 1, 3, 4, 2)
-    padded = images.new_zeros(lanes * examples, height + 2 * pad_h, width + 2 * pad_w, channels)
-    padded[:, pad_h : pad_h + height, pad_w : pad_w + width] = images.flatten(0, 1)
+    padded = _padded_images(record)
+    images, _, _, channels = padded.shape
     step, row, column, _ = padded.stride()
-    out_h, out_w = record.output_shape
+    (stride_h, stride_w), (dilation_h, dilation_w) = record.geometry.stride, record.geometry.dilation
     groups = record.geometry.groups
     view = padded.as_strided(
-        (lanes * examples, out_h, out_w, groups, kernel_h, kernel_w, channels // groups),
+        (images, *record.output_shape, groups, *record.weight.shape[-2:], channels // groups),
         (step, row * stride_h, column * stride_w, channels // groups, row * dilation_h, column * dilation_w, 1),
     )
-    return view.reshape(lanes * examples, out_h * out_w, groups, -1)
+    return view.reshape(images, record.output_shape[0] * record.output_shape[1], groups, -1)
 
 
-def per_example_gradients(record: LayerRecord, gradients: Tensor) -> Tensor:
-    """Contraction of activations with output gradients, example by example: (A, m, weights of the layer).
+def _padded_images(record: LayerRecord) -> Tensor:
+    """The layer's inputs, zero-padded and with channels innermost: (A*m, H + 2p, W + 2p, C)."""
+    lanes, examples, channels, height, width = record.inputs.shape
+    pad_h, pad_w = record.geometry.padding
+    padded = record.inputs.new_zeros(lanes, examples, height + 2 * pad_h, width + 2 * pad_w, channels)
+    padded[:, :, pad_h : pad_h + height, pad_w : pad_w + width] = record.inputs.permute(0, 1, 3, 4, 2)
+    return padded.flatten(0, 1)
 
-    The order of the weights inside the last axis is (group, C'/group, k, k, C/group).
+
+def per_example_gradients(record: LayerRecord, gradients: Tensor) -> list[Tensor]:
+    """Contraction of activations with output gradients, example by example: parts (A, m, weights of the part).
+
+    The parts together are the layer's weights, each once; their order is that of the contraction.
     """
     lanes, examples, out_channels = gradients.shape[:3]
     groups = record.geometry.groups
-    seen = input_patches(record)
     signal = gradients.permute(0, 1, 3, 4, 2).reshape(lanes * examples, -1, groups, out_channels // groups)
-    if groups == 1:
-        found = torch.bmm(signal[:, :, 0].transpose(1, 2), seen[:, :, 0])
+    if groups == 1 and record.geometry.stride == (1, 1) and record.geometry.dilation == (1, 1):
+        seen = _kernel_row_patches(record)
     else:
-        found = torch.einsum("npgo,npgk->ngok", signal, seen)
-    return found.view(lanes, examples, -1)
+        seen = [input_patches(record)]
+    if groups == 1:
+        found = [torch.bmm(signal[:, :, 0].transpose(1, 2), part.flatten(2)) for part in seen]
+    else:
+        found = [torch.einsum("npgo,npgk->ngok", signal, part) for part in seen]
+    return [part.reshape(lanes, examples, -1) for part in found]
+
+
+def _kernel_row_patches(record: LayerRecord) -> list[Tensor]:
+    """`input_patches` of a plain convolution in k parts, one a row of the kernel: k views of one k-fold copy.
+
+    A full im2col copies every pixel k*k times; patches along the width alone (k times) serve all rows of the kernel,
+    each as the same memory seen from another row on.
+    """
+    padded = _padded_images(record)
+    images, tall, _, channels = padded.shape
+    out_h, out_w = record.output_shape
+    kernel_h, kernel_w = record.weight.shape[-2:]
+    step, row, column, _ = padded.stride()
+    run = kernel_w * channels
+    wide = padded.as_strided((images, tall, out_w, run), (step, row, column, 1)).contiguous()
+    return [
+        wide.as_strided((images, out_h * out_w, run), (tall * out_w * run, run, 1), first * out_w * run)
+        for first in range(kernel_h)
+    ]
+
+
+def _gram(parts: list[Tensor]) -> Tensor:
+    """Sum over parts (A, m, p) of part @ part^T: (A, m, m)."""
+    total = torch.bmm(parts[0], parts[0].transpose(1, 2))
+    for part in parts[1:]:
+        total.baddbmm_(part, part.transpose(1, 2))
+    return total
 
 
 def layer_kernel(record: LayerRecord) -> Tensor:
@@ -58,13 +92,11 @@ def layer_kernel(record: LayerRecord) -> Tensor:
     about (m H'W')^2 (C + C'), less where the map has shrunk to a few positions and the weights are many.
     """
     if record.jacobian is not None:
-        rows = record.jacobian.flatten(2)
-        return torch.bmm(rows, rows.transpose(1, 2))
+        return _gram([record.jacobian.flatten(2)])
     assert record.logit_gradients is not None
     if _pairs_are_cheaper(record):
         return _kernel_over_position_pairs(record)
-    rows = per_example_gradients(record, record.logit_gradients)
-    return torch.bmm(rows, rows.transpose(1, 2))
+    return _gram(per_example_gradients(record, record.logit_gradients))
 
 
 def _pairs_are_cheaper(record: LayerRecord) -> bool:
@@ -88,7 +120,7 @@ def _kernel_over_position_pairs(record: LayerRecord) -> Tensor:
 
 
 def condition_number(kernel: Tensor) -> Tensor:
-    """kappa = lambda_max / lambda_min of Theta (A, m, m), eigenvalues in float64.
+    """Ratio kappa = lambda_max / lambda_min of Theta (A, m, m), eigenvalues in float64.
 
     lambda_min is floored at `EIGENVALUE_FLOOR` * lambda_max, so that rounding below zero cannot make a bad network the
     best one; a network whose kernel is zero (disconnected) gets the worst value, 1 / `EIGENVALUE_FLOOR`.
@@ -114,13 +146,13 @@ def sample_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) ->
     total = torch.zeros(1)
     for record in records:
         assert record.loss_gradients is not None
-        rows = per_example_gradients(record, record.loss_gradients * record.inputs.shape[1])
-        total = total + rows.square().sum((1, 2))
+        parts = per_example_gradients(record, record.loss_gradients * record.inputs.shape[1])
+        total = total + sum(part.square().sum((1, 2)) for part in parts)
     return total / lipschitz
 
 
 def batch_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) -> Tensor:
-    """Approximation of ||Theta||_tr by one mini-batch: m / gamma * ||mean gradient||^2 (eq. 6.6 right, 6.7). Returns (A,)."""
+    """Approximation of ||Theta||_tr by one mini-batch: m / gamma * ||mean gradient||^2 (eq. 6.7), (A,)."""
     total = torch.zeros(1)
     for record in records:
         assert record.weight_gradient is not None

@@ -7,6 +7,7 @@ architectures, then (for activations) one over the m examples of the batch. `rec
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -154,18 +155,48 @@ def record_module(
     return [_record(call, **{k: v[i] for k, v in passes.items()}) for i, call in enumerate(calls)], relus
 
 
+def record_synflow(model: nn.Module, x: Tensor) -> list[LayerRecord]:
+    """The data-free pass of synflow: gradients of the summed outputs for |weights|, ones in, no batch norm, float64.
+
+    A copy of the network runs, because batch norm is taken out of it and its weights change sign and type.
+    """
+    linear = copy.deepcopy(model).double().eval()
+    _drop_batch_norm(linear)
+    calls: list[_Call] = []
+    with torch.enable_grad():
+        for parameter in linear.parameters():
+            parameter.data.abs_()
+            parameter.requires_grad_(True)
+        with _hooked(linear, calls, []):
+            total = _logits(linear(torch.ones(1, *x.shape[1:], dtype=torch.float64))).sum()
+        gradients = _gradients(total, [call.layer.weight for call in calls])
+    return [_record(call, weight_gradient=g) for call, g in zip(calls, gradients, strict=True)]
+
+
+def _drop_batch_norm(module: nn.Module) -> None:
+    for name, child in module.named_children():
+        if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d):
+            setattr(module, name, nn.Identity())
+        else:
+            _drop_batch_norm(child)
+
+
 def _logits(output: Any) -> Tensor:
     tensor = output[-1] if isinstance(output, tuple | list) else output
     if not isinstance(tensor, Tensor) or tensor.ndim != 2:
         got = f"an output of shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise InputError("a network that returns logits (batch, classes)", got, "Score the classifier, not its features.")
+        raise InputError(
+            "a network that returns logits (batch, classes)", got, "Score the classifier, not its features."
+        )
     return tensor
 
 
 def _check(calls: list[_Call], logits: Tensor, y: Tensor) -> None:
     if not calls:
         raise InputError(
-            "a network with convolution or linear weights", "one that used none", "Parameter-free networks have no score."
+            "a network with convolution or linear weights",
+            "one that used none",
+            "Parameter-free networks have no score.",
         )
     names = [call.name for call in calls]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -194,9 +225,7 @@ def _passes(
         if "hessian" in needs:
             used = [(g, w) for g, w in zip(found["weight_gradient"], weights, strict=True) if g is not None]
             along = sum(((g * w.detach()).sum() for g, w in used if g.requires_grad), start=torch.zeros(()))
-            found["hessian_weight"] = (
-                list(_gradients(along, weights)) if along.requires_grad else [None] * len(calls)
-            )
+            found["hessian_weight"] = list(_gradients(along, weights)) if along.requires_grad else [None] * len(calls)
     true_logits = logits.gather(1, y[:, None])
     if "logit" in needs and ntk == "exact":
         rows = [_gradients(logit.sum(), weights) for logit in true_logits]
@@ -244,9 +273,9 @@ def _record(call: _Call, **fields: Tensor | None) -> LayerRecord:
 
 def _geometry(name: str, layer: nn.Conv2d) -> Geometry:
     if layer.padding_mode != "zeros" or layer.padding == "same":
-        raise InputError("convolutions with zero padding given in pixels", f"{name!r} with {layer.padding_mode} padding")
+        raise InputError(
+            "convolutions with zero padding given in pixels", f"{name!r} with {layer.padding_mode} padding"
+        )
     padding = (0, 0) if isinstance(layer.padding, str) else layer.padding
     stride, dilation = layer.stride, layer.dilation
-    return Geometry(
-        (stride[0], stride[1]), (padding[0], padding[1]), (dilation[0], dilation[1]), layer.groups
-    )
+    return Geometry((stride[0], stride[1]), (padding[0], padding[1]), (dilation[0], dilation[1]), layer.groups)

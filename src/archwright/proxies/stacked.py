@@ -25,6 +25,7 @@ from torch.autograd import forward_ad
 
 from archwright.errors import InputError
 from archwright.proxies import lanes
+from archwright.proxies.batches import check_batch
 from archwright.proxies.initialise import Initialisation, weight_scale
 from archwright.proxies.metrics import Pass, Proxy, Tally
 from archwright.proxies.records import Geometry, LayerRecord, ReluRecord
@@ -142,7 +143,7 @@ class _Program:
         self._pattern(middle)
         weight = self._weight(f"{name}.second", wide, wide, 3, 3)
         out, second = self._convolve(middle.relu(), weight, f"{name}.second", self.rows)
-        pooled = x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).mean((3, 5))
+        pooled = lanes.halve(x)
         weight = self._weight(f"{name}.shortcut", wide, narrow, 1, 1)
         around, shortcut = self._convolve(pooled, weight, f"{name}.shortcut", self.rows, norm=False)
 
@@ -258,7 +259,7 @@ class _Program:
         weight = conv.weight.repeat(len(gradients), 1, 1, 1, 1)
         height, width = conv.inputs.shape[2:4]
         back = lanes.convolve_input_gradient(gradients.flatten(0, 1), weight, conv.stride, height, width)
-        return back.unflatten(0, gradients.shape[:2])
+        return back.view(*gradients.shape[:2], *back.shape[1:])
 
     def _record(self, gradients: Tensor, conv: _Conv) -> None:
         parts = dict(zip(self.cotangents, gradients, strict=True))
@@ -284,11 +285,12 @@ def _examples_first(x: Tensor) -> Tensor:
 
 
 def _primal(x: Tensor) -> Tensor:
-    return forward_ad.unpack_dual(x).primal
+    primal: Tensor = forward_ad.unpack_dual(x).primal  # type: ignore[no-untyped-call]
+    return primal
 
 
 def _tangent(x: Tensor) -> Tensor:
-    tangent = forward_ad.unpack_dual(x).tangent
+    tangent: Tensor | None = forward_ad.unpack_dual(x).tangent  # type: ignore[no-untyped-call]
     return torch.zeros_like(x) if tangent is None else tangent
 
 
@@ -323,6 +325,7 @@ def score_stacked(
     """
     scale = scale or ProxyScale()
     chosen = _checked(operations, images, labels, scale)
+    check_batch(images, labels, proxies)
     draw = weights or SharedWeights(seed, initialisation)
     # Networks alike in their operations run in one program, so that fewer kinds of lanes occur in it.
     order = np.lexsort(np.asarray(operations).T[[5, 4, 2, 3, 1, 0]])
@@ -365,7 +368,8 @@ def _cotangent(kind: str, logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def _dual(weight: Tensor) -> Tensor:
-    return forward_ad.make_dual(weight, weight)
+    dual: Tensor = forward_ad.make_dual(weight, weight)  # type: ignore[no-untyped-call]
+    return dual
 
 
 def _checked(operations: NDArray[np.integer[Any]], images: Tensor, labels: Tensor, scale: ProxyScale) -> Tensor:

@@ -39,7 +39,7 @@ class Checkpoints:
     def save(self, position: int, tree: Tree) -> None:
         """Write the state after ``position`` steps, then drop the oldest beyond ``keep``."""
         save_tree(self.folder / f"{position:09d}.safetensors", tree)
-        for old in self._files()[: -self.keep]:
+        for old in [*self._files()[: -self.keep], *self.folder.glob(".*.tmp")]:  # a kill leaves its aside file behind
             old.unlink(missing_ok=True)
 
     def latest(self) -> tuple[int, Tree] | None:

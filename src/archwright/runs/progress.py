@@ -39,7 +39,7 @@ class TerminalProgress(Progress):
 
     def say(self, text: str) -> None:
         """Print one line."""
-        self.console.print(text, markup=False)
+        self.console.print(text, markup=False, soft_wrap=True)
 
     @contextmanager
     def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:

@@ -103,6 +103,10 @@ def solve(
     return problem.solution(choice, bound, time.perf_counter() - start, "bcfw")
 
 
+def _same(moved: Floats, before: Floats) -> bool:
+    return bool(np.abs(moved - before).max() <= 1e-12)
+
+
 def _last(points: Iterator[Point]) -> Point:
     return deque(points, maxlen=1)[0]
 
@@ -119,11 +123,11 @@ def _alternate(
         if rng.random() < p:
             if not settled_alpha:
                 moved = _alpha_step(problem, resource, limit, alpha, beta, target)
-                settled_beta &= np.array_equal(moved, alpha)
+                settled_beta &= _same(moved, alpha)
                 alpha, settled_alpha = moved, True
         elif not settled_beta:
             moved = _beta_step(problem, resource, limit, alpha, target)
-            settled_alpha &= np.array_equal(moved, beta)
+            settled_alpha &= _same(moved, beta)
             beta, settled_beta = moved, True
         yield alpha, beta
         if settled_alpha and settled_beta:

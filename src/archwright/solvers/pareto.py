@@ -97,7 +97,9 @@ def _front(problem: StagedProblem, resource: str, relaxation: Relaxation | None,
         if relaxation is not None:
             cost_of_rest = sum(own[0][0] for own in stage_fronts[stage + 1 :])
             value_of_rest = relaxation.price * limit + relaxation.stage_surplus[stage + 1 :].sum()
-            hopeful = sums[1] - relaxation.price * sums[0] + value_of_rest >= known - _slack(known)
+            hopeful = sums[1] - relaxation.price * sums[0] + value_of_rest >= known - _slack(
+                abs(known) + relaxation.price * abs(limit)
+            )
             candidates = np.flatnonzero(hopeful & (sums[0] + cost_of_rest <= limit + _slack(limit)))
         kept, costs, values = _prune(sums[0][candidates], sums[1][candidates])
         kept = candidates[kept]

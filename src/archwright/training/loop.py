@@ -194,7 +194,7 @@ class _Keeper:
 def _match_layout(optimizer: torch.optim.Optimizer) -> None:
     """Give restored momenta the memory layout of their weights (channels last), which a checkpoint does not keep.
 
-    Values are the same either way, but other strides take other kernels, whose last bits and speed differ.
+    Mixed layouts take slower kernels, and nothing promises that these agree to the last bit.
     """
     for weight, values in optimizer.state.items():
         for name, value in values.items():

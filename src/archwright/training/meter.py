@@ -33,7 +33,7 @@ class Meter:
             self._watch(index, torch.as_tensor(metrics[WATCHED]).detach())
 
     def _watch(self, index: int, loss: Tensor) -> None:
-        infinity = torch.full((), float("inf"), device=loss.device)
+        infinity = torch.full((), float("inf"), dtype=torch.float64, device=loss.device)
         bad = torch.where(torch.isfinite(loss), infinity, float(index))
         self._first_bad = bad if self._first_bad is None else torch.minimum(self._first_bad, bad)
         if loss.device.type == "cpu":

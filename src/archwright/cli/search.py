@@ -1,0 +1,99 @@
+"""``archwright search METHOD``: one command a registered method, its options read from the method itself."""
+
+from __future__ import annotations
+
+import types
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from archwright.methods.registry import methods
+
+_LIMITS = {"params": "parameters", "macs": "multiply-accumulates", "latency_ms": "latency in milliseconds"}
+
+
+class SearchGroup(click.Group):
+    """Lists methods from the registry; a method's module is imported only when its command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Registered names."""
+        return [entry.name for entry in methods]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        """The command of one method, with all its options."""
+        if ctx.resilient_parsing or name not in methods:
+            methods.get(name)
+        return _method_command(name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The summaries, without importing any method."""
+        with formatter.section("Methods"):
+            formatter.write_dl([(entry.name, entry.summary) for entry in methods])
+
+
+def _method_command(name: str) -> click.Command:
+    from archwright.methods.configuration import Configuration
+
+    own: type[BaseModel] = methods.get(name).Options
+    params: list[click.Parameter] = []
+    for field, info in own.model_fields.items():
+        params.append(_option(field, info))
+    for field, info in Configuration.model_fields.items():
+        if field not in ("method", "limits", "options"):
+            params.append(_option(field, info))
+    for limit, text in _LIMITS.items():
+        params.append(
+            click.Option([f"--{limit.replace('_', '-')}", f"limit_{limit}"], type=float, help=f"Upper limit: {text}.")
+        )
+    params += [
+        click.Option(
+            ["--run"], type=click.Path(path_type=Path), help="Folder of the run; default: a new one in ./runs."
+        ),
+        click.Option(["--minutes"], type=float, help="Time budget; the search ends with what it has."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object as the last line of stdout."),
+    ]
+
+    def callback(**values: Any) -> None:
+        _run(name, set(own.model_fields), values)
+
+    summary = next(entry.summary for entry in methods if entry.name == name)
+    return click.Command(name, params=params, callback=callback, help=f"{name}: {summary}.")
+
+
+def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
+    from archwright.cli.view import show_answer
+    from archwright.methods.engine import search
+    from archwright.runs.progress import TerminalProgress
+
+    run, minutes, as_json = values.pop("run"), values.pop("minutes"), values.pop("as_json")
+    limits = {key: values.pop(f"limit_{key}") for key in _LIMITS}
+    given = {key: value for key, value in values.items() if value is not None}
+    options = {key: given.pop(key) for key in list(given) if key in own}
+    settings = {**given, "limits": {key: value for key, value in limits.items() if value is not None}}
+    result = search(name, run=run, minutes=minutes, progress=TerminalProgress(), options=options, **settings)
+    show_answer(result, as_json)
+
+
+def _option(name: str, info: FieldInfo) -> click.Option:
+    """A click option from a pydantic field; None means "not given", so that defaults stay in one place."""
+    kind = _plain_type(info.annotation)
+    flag = name.replace("_", "-")
+    text = (info.description or "").rstrip(".") + "."
+    if info.default is not None and not info.is_required():
+        text += f" [default: {info.get_default(call_default_factory=True)}]"
+    if kind is bool:
+        return click.Option([f"--{flag}/--no-{flag}", name], default=None, help=text)
+    if get_origin(kind) is Literal:
+        return click.Option([f"--{flag}", name], type=click.Choice([str(v) for v in get_args(kind)]), help=text)
+    return click.Option([f"--{flag}", name], type=kind if kind in (int, float, str) else str, help=text)
+
+
+def _plain_type(annotation: Any) -> Any:
+    """The type without ``| None``."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        inner = [one for one in get_args(annotation) if one is not type(None)]
+        return inner[0] if len(inner) == 1 else str
+    return annotation

@@ -1,0 +1,101 @@
+"""How results look in a terminal: tables for people on stdout, one JSON line for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Column, Table
+
+if TYPE_CHECKING:
+    from archwright.methods.engine import SearchResult
+    from archwright.models import Prediction
+    from archwright.runs.run import Run
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One JSON object as the last line of stdout."""
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def _console() -> Console:
+    return Console(highlight=False, soft_wrap=True)
+
+
+def show_answer(result: SearchResult, as_json: bool) -> None:
+    """What a search found."""
+    if as_json:
+        print_json(result.answer)
+        return
+    answer, best = result.answer, result.best
+    table = Table(
+        title=f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}", min_width=60
+    )
+    table.add_column("")
+    table.add_column("")
+    interval = best.get("accuracy_interval")
+    spread = f"  (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
+    table.add_row("accuracy", f"{best['accuracy']:.2f} %{spread}")
+    table.add_row("measured on", best["accuracy_on"])
+    if best.get("search_accuracy") is not None:
+        table.add_row("seen by the search", f"{best['search_accuracy']:.2f} % ({best['search_accuracy_on']})")
+    for dataset, accuracy in best.get("tests", {}).items():
+        table.add_row(f"test {dataset}", f"{accuracy:.2f} %")
+    table.add_row("parameters", f"{best['params']:,.0f}")
+    table.add_row("multiply-accumulates", f"{best['macs']:,.0f}")
+    if "latency_ms" in best:
+        table.add_row("latency", f"{best['latency_ms']:.3f} ms")
+    table.add_row("evaluations", str(answer["evaluations"]))
+    table.add_row("time", f"{answer['seconds']:.1f} s")
+    table.add_row("run", answer["run"])
+    console = _console()
+    console.print(table)
+    console.print(best["architecture"], markup=False)
+    if "model" in best:
+        console.print(f"Use it with: archwright predict {answer['run']} IMAGE...", markup=False)
+
+
+def show_predictions(predictions: Sequence[Prediction]) -> None:
+    """Each image with its likeliest classes."""
+    table = Table("image", "class", "probability", "then")
+    for one in predictions:
+        rest = ", ".join(f"{name} {100 * p:.1f} %" for name, p in one.top[1:])
+        table.add_row(one.image, one.label, f"{100 * one.probability:.1f} %", rest)
+    _console().print(table)
+
+
+def show_runs(runs: Sequence[Run]) -> None:
+    """One row a run."""
+    if not runs:
+        _console().print("No runs here. Start one with: archwright search random --data digits", markup=False)
+        return
+    table = Table(Column("run", no_wrap=True, overflow="fold"), "status", "method", "space", "data", "seed", "accuracy")
+    for run in runs:
+        c = run.configuration
+        answer = run.stage_result("answer")
+        accuracy = f"{answer['best']['accuracy']:.2f} %" if answer else ""
+        source = c.get("data") or c.get("benchmark") or ""
+        table.add_row(run.folder.name, run.status(), c["method"], c["space"], source, str(c["seed"]), accuracy)
+    _console().print(table)
+
+
+def show_run(run: Run) -> None:
+    """Configuration, events and answer of one run."""
+    console = _console()
+    console.print(f"{run.folder}: {run.status()}", markup=False)
+    table = Table("setting", "value")
+    for name, value in run.configuration.items():
+        if value not in (None, {}, False):
+            table.add_row(name, str(value))
+    console.print(table)
+    for event in run.events():
+        clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
+        rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))
+        console.print(f"{clock}  {event['kind']}  {rest}", markup=False)
+    if run.status() == "stopped":
+        console.print(f"Continue with: archwright runs resume {run.folder}", markup=False)

@@ -1,0 +1,129 @@
+"""The searches every other one is measured against: random, and regularised evolution (Real et al., 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from archwright.methods.base import Options, Stage
+from archwright.methods.evaluation import Evaluated, Evaluator, SearchMethod, evaluate_proposals, feasible_sample
+from archwright.runs.files import Json
+from archwright.spaces.base import Architecture
+
+
+class RandomOptions(Options):
+    """Options of random search."""
+
+    evaluations: int = Field(20, ge=1, description="architectures to evaluate")
+
+
+class EvolutionOptions(Options):
+    """Options of regularised evolution."""
+
+    evaluations: int = Field(100, ge=1, description="architectures to evaluate, the first population included")
+    population: int = Field(20, ge=2, description="how many of the youngest are alive")
+    sample: int = Field(10, ge=1, description="how many are drawn for a tournament; the best of them is the parent")
+    batch: int = Field(1, ge=1, description="children made from the same population (evaluated side by side)")
+
+    @model_validator(mode="after")
+    def _sample_fits(self) -> EvolutionOptions:
+        if self.sample > self.population:
+            raise ValueError(f"sample ({self.sample}) cannot be larger than population ({self.population})")
+        return self
+
+
+class ProposalSearch(SearchMethod):
+    """A search that evaluates proposals and returns the best one."""
+
+    options: RandomOptions | EvolutionOptions
+
+    def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
+        """The architecture to evaluate as ``number``; a function of the past and the number."""
+        raise NotImplementedError
+
+    @property
+    def batch(self) -> int:
+        """How many proposals are made from the same past."""
+        return 1
+
+    def estimate_seconds(self) -> float:
+        """Evaluations in a row, and the final training."""
+        each = Evaluator(self.context, "search").seconds_each()
+        parallel = min(self.batch, self.context.executor.workers)
+        final = 3 * each if self.context.configuration.data is not None else 0
+        return each * self.options.evaluations / parallel + final
+
+    def search_stages(self) -> list[Stage]:
+        """One stage."""
+        return [Stage("search", "evaluate architectures", self._search)]
+
+    def _search(self) -> Json:
+        context = self.context
+        history = evaluate_proposals(context, "search", self.propose, self.options.evaluations, self.batch)
+        best = max(history, key=lambda one: one.accuracy)
+        return {
+            "architecture": str(best.architecture),
+            "accuracy": best.accuracy,
+            "accuracy_on": Evaluator(context, "search").accuracy_on,
+            "evaluations": len(history),
+        }
+
+
+class RandomSearch(ProposalSearch):
+    """Distinct random architectures; the best evaluated one is the answer."""
+
+    name = "random"
+    Options: ClassVar[type[Options]] = RandomOptions
+    options: RandomOptions
+
+    @property
+    def batch(self) -> int:
+        """All at once: no proposal depends on another."""
+        return 4 * self.context.executor.workers
+
+    def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
+        """The ``number``-th of a sequence of distinct random architectures."""
+        sequence = self._sequence
+        while len(sequence) <= number:
+            sequence.append(feasible_sample(self.context, self._draw_new))
+            self._seen.add(sequence[-1])
+        return sequence[number]
+
+    def _draw_new(self) -> Architecture:
+        while True:
+            architecture: Architecture = self.context.space.sample(self._rng)
+            if architecture not in self._seen or len(self._seen) >= self.context.space.size // 2:
+                return architecture
+
+    def check(self) -> None:
+        """Also prepares the sequence."""
+        super().check()
+        self._rng: np.random.Generator = self.context.rng("random search")
+        self._sequence: list[Architecture] = []
+        self._seen: set[Architecture] = set()
+
+
+class Evolution(ProposalSearch):
+    """Regularised evolution: the ``population`` youngest are alive; a child is a mutation of a tournament's winner."""
+
+    name = "evolution"
+    Options: ClassVar[type[Options]] = EvolutionOptions
+    options: EvolutionOptions
+
+    @property
+    def batch(self) -> int:
+        """Children made from the same population."""
+        return self.options.batch
+
+    def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
+        """Random while the first population fills; then mutate the fittest of a random sample of the youngest."""
+        space, rng = self.context.space, self.context.rng("evolution", number)
+        if number < self.options.population:
+            return feasible_sample(self.context, lambda: space.sample(rng))
+        alive = history[-self.options.population :]
+        drawn = rng.choice(len(alive), size=min(self.options.sample, len(alive)), replace=False)
+        parent = max((alive[int(i)] for i in drawn), key=lambda one: one.accuracy)
+        return feasible_sample(self.context, lambda: space.mutate(parent.architecture, rng))

@@ -1,0 +1,76 @@
+"""What a search is asked to do: one validated value, kept in the run and enough to repeat it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from archwright.errors import InputError, unknown_name
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Configuration(BaseModel):
+    """Everything that decides a search's answer, and where it runs."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: str = Field(description="name of the search method")
+    space: str = Field("nasbench201", description="name of the search space")
+    data: str | None = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
+    benchmark: str | None = Field(
+        None, description="look accuracies up in a table (nb201, nats:PATH) instead of training"
+    )
+    dataset: str = Field("cifar10", description="which data set of the benchmark to search on")
+    seed: int = Field(0, ge=0, description="the search is a function of it")
+    device: str = Field("auto", description="cpu, cuda, or a device of the benchmark that latency limits are for")
+    threads: int | None = Field(None, ge=1, description="CPU threads")
+    executor: str = Field("here", description="where work items run: here or processes")
+    workers: int = Field(1, ge=1, description="processes of the executor")
+    scale: str = Field("small", description="named network scale of the space: small, search or paper")
+    channels: int | None = Field(None, ge=1, description="channels of the first cell instead of the scale's")
+    cells: int | None = Field(None, ge=1, description="cells (per stage or in total) instead of the scale's")
+    image_size: int | None = Field(None, ge=1, description="side images are resized to")
+    recipe: str = Field("short", description="training recipe of one evaluation: short, nasbench201 or darts")
+    epochs: int | None = Field(None, ge=1, description="epochs of one evaluation instead of the recipe's")
+    batch_size: int | None = Field(None, ge=2, description="batch size instead of the recipe's")
+    lr: float | None = Field(None, gt=0, description="learning rate instead of the recipe's")
+    final_epochs: int | None = Field(
+        None, ge=1, description="epochs the answer is trained for; three times an evaluation's"
+    )
+    skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")
+    limits: dict[str, float] = Field(default_factory=dict, description="upper limits: params, macs, latency_ms")
+    options: dict[str, Any] = Field(default_factory=dict, description="the method's own options")
+
+
+def validated(model: type[M], values: dict[str, Any], what: str, beside: type[BaseModel] | None = None) -> M:
+    """``model(**values)``, or one :class:`InputError` that lists everything wrong at once.
+
+    Args:
+        model: what to validate.
+        values: given by the user.
+        what: how to call it in the message.
+        beside: a model for ``values["options"]`` whose problems belong in the same message.
+    """
+    problems = _problems(model, values, what)
+    if beside is not None:
+        problems += _problems(beside, values.get("options", {}), what)
+    if problems:
+        raise InputError(f"valid {what}", "; ".join(problems))
+    return model(**values)
+
+
+def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list[str]:
+    try:
+        model(**values)
+    except ValidationError as error:
+        found = []
+        for one in error.errors():
+            name = ".".join(map(str, one["loc"])) or what
+            if one["type"] == "extra_forbidden":
+                found.append(f"{unknown_name('setting', name, model.model_fields)}")
+            else:
+                found.append(f"{name}: {one['msg']} (got {one.get('input')!r})")
+        return found
+    return []

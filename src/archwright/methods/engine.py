@@ -1,0 +1,170 @@
+"""Run a search: validate everything, open the run folder, do the stages that are not done, keep the answer."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from archwright.device import Device
+from archwright.errors import InputError, Interrupted
+from archwright.methods.base import Context, Method
+from archwright.methods.configuration import Configuration, validated
+from archwright.methods.registry import methods
+from archwright.models import Model, load_model
+from archwright.runs.files import Json, read_json, write_json
+from archwright.runs.progress import Progress
+from archwright.runs.run import Run, new_folder
+from archwright.runs.stop import Stop
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """A finished search."""
+
+    folder: Path
+    answer: dict[str, Json]
+
+    @property
+    def best(self) -> dict[str, Json]:
+        """The chosen architecture and what is known of it."""
+        best: dict[str, Json] = self.answer["best"]
+        return best
+
+    @property
+    def front(self) -> list[Json]:
+        """The accuracy-cost front, where the method gives one."""
+        front: list[Json] = self.answer["front"]
+        return front
+
+    def model(self) -> Model:
+        """The trained network of the answer."""
+        return load_model(self.folder)
+
+
+def search(
+    method: str,
+    *,
+    run: Path | str | None = None,
+    minutes: float | None = None,
+    progress: Progress | None = None,
+    options: dict[str, Any] | None = None,
+    **settings: Any,
+) -> SearchResult:
+    """Search for an architecture.
+
+    Args:
+        method: registered name (``archwright methods`` lists them).
+        run: folder of the run; a new one in the runs root by default.
+        minutes: time budget.
+        progress: where to show what happens; silent by default.
+        options: the method's own options; they may also be given as further keyword arguments.
+        settings: fields of :class:`~archwright.methods.configuration.Configuration`.
+
+    Example:
+        >>> result = search("random", space="nasbench201", data="digits", evaluations=4)  # doctest: +SKIP
+        >>> result.model().predict(["three.png"])  # doctest: +SKIP
+    """
+    own = {name: settings.pop(name) for name in list(settings) if name not in Configuration.model_fields}
+    values = {"method": method, **settings, "options": {**(options or {}), **own}}
+    if not values.get("data") and not values.get("benchmark"):
+        values["data"] = "digits"
+    chosen: type[Method] = methods.get(method)
+    configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
+    stop, progress = Stop(minutes), progress or Progress()
+    device = _compute_device(configuration)
+    # Everything is validated on a context without a folder, so that bad input leaves none behind.
+    folder = Path(run) if run is not None else new_folder(method, configuration.space)
+    context = Context(configuration, Run(folder, {}), device, stop, progress)
+    prepared = chosen(context)
+    prepared.check()
+    _say_plan(prepared)
+    context.run = Run.create(folder, configuration.model_dump(), device.describe())
+    return _finish(prepared)
+
+
+def resume(folder: Path | str, *, minutes: float | None = None, progress: Progress | None = None) -> SearchResult:
+    """Continue a run where it stopped; a finished one returns its answer."""
+    run = Run.open(Path(folder))
+    configuration = validated(Configuration, run.configuration, f"configuration in {folder}")
+    progress = progress or Progress()
+    answer = run.folder / "artifacts" / "result.json"
+    if answer.exists():
+        return SearchResult(run.folder, read_json(answer))
+    device = _compute_device(configuration)
+    before = run.header["machine"]
+    for name, value in device.describe().items():
+        if before.get(name) != value:
+            text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
+            progress.say(f"Note: {text}")
+            run.event("changed", what=name, before=before.get(name), now=value)
+    context = Context(configuration, run, device, Stop(minutes), progress)
+    prepared: Method = methods.get(configuration.method)(context)
+    prepared.check()
+    return _finish(prepared)
+
+
+def _finish(method: Method) -> SearchResult:
+    """Do the stages that are not done yet, under the run's lock."""
+    context = method.context
+    run = context.run
+    with run.locked(), context.stop.on_signals():
+        run.event("started", threads=context.device.threads)
+        try:
+            for stage in method.stages():
+                if run.stage_result(stage.name) is not None:
+                    continue
+                run.event("stage", name=stage.name)
+                run.finish_stage(stage.name, stage.work())
+        except Interrupted as error:
+            run.event("interrupted", why=str(error))
+            raise Interrupted(
+                f"{error}; everything is saved. Continue with: archwright runs resume {run.folder}"
+            ) from error
+        seconds = round(_seconds_spent(run), 3)
+        c = context.configuration
+        answer = {
+            "method": c.method,
+            "space": c.space,
+            "data": c.data or c.benchmark,
+            "seed": c.seed,
+            **method.result("answer"),
+            "seconds": seconds,
+            "run": str(run.folder),
+        }
+        write_json(run.artifact("result.json"), answer)
+        run.event("finished", seconds=seconds)
+    return SearchResult(run.folder, answer)
+
+
+def _seconds_spent(run: Run) -> float:
+    """Working time: each session from its start to its last event, the present one until now."""
+    events = run.events()
+    starts = [number for number, event in enumerate(events) if event["kind"] == "started"]
+    spent = time.time() - events[starts[-1]]["time"]
+    for start, following in itertools.pairwise(starts):
+        spent += events[following - 1]["time"] - events[start]["time"]
+    return float(spent)
+
+
+def _compute_device(configuration: Configuration) -> Device:
+    """The device to compute on; a name that is a benchmark's device means that latency limits are for that one."""
+    if configuration.benchmark is not None and configuration.device != "auto":
+        try:
+            return Device.choose(configuration.device, configuration.threads)
+        except InputError:
+            return Device.choose("auto", configuration.threads)
+    return Device.choose(configuration.device, configuration.threads)
+
+
+def _say_plan(method: Method) -> None:
+    context = method.context
+    c = context.configuration
+    if c.data is not None:
+        context.progress.say(context.data.describe())
+    seconds = method.estimate_seconds()
+    if seconds is not None:
+        minutes = f"{seconds / 60:.1f} min" if seconds > 90 else f"{max(1, round(seconds))} s"
+        context.progress.say(f"{c.method} on {c.space}: about {minutes} on {context.device.name}.")

@@ -1,0 +1,123 @@
+"""Work items that methods send to executors: look an architecture up, or train and measure it.
+
+Payloads are JSON, so that an item runs the same here, in another process or on another machine.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from archwright.benchmarks.base import Benchmark, load_benchmark
+from archwright.data import Augmentation, Batches, ImageData, load
+from archwright.runs.checkpoints import Checkpoints
+from archwright.runs.files import Json
+from archwright.runs.stop import Stop
+from archwright.spaces.base import Network, Scale, Space
+from archwright.spaces.registry import spaces
+from archwright.training import Accuracy, Recipe, evaluate, train
+
+
+@dataclass(frozen=True)
+class DataRequest:
+    """Which images to load, and how."""
+
+    spec: str
+    seed: int
+    image_size: int | None = None
+    skip_bad: bool = False
+
+
+@lru_cache(maxsize=2)
+def load_data(request: DataRequest) -> ImageData:
+    """The images, loaded once a process."""
+    return load(request.spec, seed=request.seed, image_size=request.image_size, skip_bad=request.skip_bad)
+
+
+@lru_cache(maxsize=2)
+def _table(spec: str) -> Benchmark:
+    return load_benchmark(spec)
+
+
+def look_up(payload: Json, stop: Stop) -> Json:
+    """Accuracy of ``payload["architecture"]`` in a table, by the protocol that a search may look at."""
+    table = _table(payload["benchmark"])
+    architecture = spaces.get(table.space).parse(payload["architecture"])
+    split, epochs = table.search_protocol
+    return {"accuracy": table.accuracy(architecture, payload["dataset"], epochs, split)}
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """One network to train and measure, as JSON fields.
+
+    Attributes:
+        split: the part the accuracy is measured on (``validation`` in a search, ``test`` once at the end).
+        checkpoints: folder for states inside the training, or None.
+    """
+
+    data: DataRequest
+    space: str
+    scale: dict[str, Any]
+    architecture: str
+    recipe: dict[str, Any]
+    seed: int
+    device: str
+    split: str
+    checkpoints: str | None = None
+
+    def to_json(self) -> Json:
+        """The payload of a work item."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, payload: Json) -> TrainingJob:
+        """Inverse of :meth:`to_json`."""
+        return cls(**{**payload, "data": DataRequest(**payload["data"])})
+
+    def network(self) -> Network:
+        """The network with the initial weights of ``seed``."""
+        space: Space[Any] = spaces.get(self.space)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return space.build(space.parse(self.architecture), Scale(**self.scale))
+
+
+def train_and_measure(payload: Json, stop: Stop) -> Json:
+    """Train a network from scratch and measure it; checkpointed inside where the job says where."""
+    job = TrainingJob.from_json(payload)
+    network = job.network()
+    begin = time.perf_counter()
+    accuracy = train_network(network, job, stop)
+    store = _store(job)
+    if store is not None:
+        store.clear()
+    return {"accuracy": accuracy.percent, "loss": accuracy.loss, "seconds": round(time.perf_counter() - begin, 3)}
+
+
+def train_network(network: Network, job: TrainingJob, stop: Stop, on_step: Any = None) -> Accuracy:
+    """Train ``network`` in place by the job's recipe and measure it on the job's split."""
+    data = load_data(job.data)
+    recipe = Recipe(**job.recipe)
+    batches = Batches(
+        data, "train", recipe.batch_size, seed=job.seed, augment=Augmentation.default_for(data), device=job.device
+    )
+    train(
+        network, batches, recipe, seed=job.seed, device=job.device, checkpoints=_store(job), stop=stop, on_step=on_step
+    )
+    return measure(network, data, job.split, job.device)
+
+
+def measure(network: Network, data: ImageData, split: str, device: str) -> Accuracy:
+    """Accuracy on a whole split."""
+    batches = Batches(data, split, 256, shuffle=False, drop_last=False, device=device)  # type: ignore[arg-type]
+    return evaluate(network, batches, device=device)
+
+
+def _store(job: TrainingJob) -> Checkpoints | None:
+    return None if job.checkpoints is None else Checkpoints(Path(job.checkpoints))

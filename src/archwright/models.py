@@ -1,0 +1,115 @@
+"""The answer of a search: a trained network in one safetensors file with everything needed to use it.
+
+The file's header holds the space, the architecture, the network's scale, the preprocessing (image size, normalisation,
+class names) and what was measured. Loading executes nothing; ``load_model(path)`` is the one line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image, UnidentifiedImageError
+from safetensors.torch import load_file
+from safetensors.torch import save as safetensors_bytes
+from torch import Tensor
+
+from archwright.data import Preprocessing
+from archwright.errors import InputError, RunError
+from archwright.runs.files import Json, read_metadata, write_atomic, write_json
+from archwright.spaces.base import Architecture, Network, Scale, Space
+from archwright.spaces.registry import spaces
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a model says of one image."""
+
+    image: str
+    label: str
+    probability: float
+    top: tuple[tuple[str, float], ...]
+
+
+@dataclass
+class Model:
+    """A trained network with its preprocessing.
+
+    Attributes:
+        measured: facts about it, such as ``accuracy`` and what it was measured on.
+    """
+
+    network: Network
+    space: str
+    architecture: Architecture
+    scale: Scale
+    preprocessing: Preprocessing
+    measured: dict[str, Json] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON."""
+        facts = {
+            "format": FORMAT,
+            "space": self.space,
+            "architecture": str(self.architecture),
+            "scale": self.scale.to_dict(),
+            "preprocessing": self.preprocessing.to_dict(),
+            "measured": self.measured,
+        }
+        state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        write_atomic(path, safetensors_bytes(state, metadata={"archwright": json.dumps(facts)}))
+        write_json(path.with_suffix(".json"), facts)
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
+        self.network.eval()
+        return torch.softmax(self.network(images), dim=1)
+
+    def predict(self, paths: Sequence[Path | str], top: int = 3, batch_size: int = 64) -> list[Prediction]:
+        """Classify image files of any size; an unreadable one is an error that names it, before anything runs."""
+        names = self.preprocessing.class_names
+        inputs = [self._read(Path(path)) for path in paths]
+        found: list[Prediction] = []
+        for start in range(0, len(inputs), batch_size):
+            part = slice(start, start + batch_size)
+            values, order = self.probabilities(torch.cat(inputs[part])).sort(dim=1, descending=True)
+            for path, probability, ranks in zip(paths[part], values.tolist(), order.tolist(), strict=True):
+                best = tuple((names[rank], p) for rank, p in zip(ranks[:top], probability[:top], strict=True))
+                found.append(Prediction(str(path), best[0][0], best[0][1], best))
+        return found
+
+    def _read(self, path: Path) -> Tensor:
+        try:
+            with Image.open(path) as image:
+                return self.preprocessing.preprocess(image)
+        except (OSError, UnidentifiedImageError, ValueError) as error:
+            raise InputError("an image file", f"{path} ({error})") from error
+
+
+def load_model(path: Path | str) -> Model:
+    """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken."""
+    path = Path(path)
+    if (path / "run.json").is_file():
+        path = path / "artifacts" / "best.safetensors"
+    if not path.is_file():
+        raise InputError("a model file (.safetensors) or a finished run with a trained model", str(path))
+    metadata = read_metadata(path)
+    if "archwright" not in metadata:
+        raise InputError("a model saved by archwright", f"{path} without its facts in the header")
+    facts: dict[str, Any] = json.loads(metadata["archwright"])
+    if facts.get("format") != FORMAT:
+        raise RunError(f"expected a model of format {FORMAT}, got {facts.get('format')} in {path}.")
+    space: Space[Any] = spaces.get(facts["space"])
+    architecture, scale = space.parse(facts["architecture"]), Scale(**facts["scale"])
+    network = space.build(architecture, scale)
+    network.load_state_dict(load_file(path))
+    network.eval()
+    preprocessing = Preprocessing.from_dict(facts["preprocessing"])
+    return Model(network, space.name, architecture, scale, preprocessing, facts["measured"])

@@ -1,0 +1,171 @@
+"""The torch modules of the mbconv space and their costs by formula. Convolutions have no bias; padding keeps the size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+from torch import Tensor, nn
+
+from archwright.spaces.base import Network
+from archwright.spaces.depthwise import DepthwiseConv2d
+from archwright.spaces.mbconv_scale import ActivationName, MbConvScale
+from archwright.spaces.operations import Cost, norm_params
+
+ACTIVATIONS: Mapping[str, type[nn.Module]] = {"relu": nn.ReLU, "swish": nn.SiLU, "hard_swish": nn.Hardswish}
+
+
+@dataclass(frozen=True)
+class BlockGeometry:
+    """Everything that decides what a block computes and costs; equal geometries are equal blocks.
+
+    ``size`` is the height and width of its input.
+    """
+
+    in_channels: int
+    channels: int
+    expansion: int
+    kernel: int
+    squeeze_excite: bool
+    stride: int
+    size: int
+    activation: ActivationName
+
+    def __str__(self) -> str:
+        word = f"ir_k{self.kernel}_s{self.stride}_e{self.expansion}_i{self.in_channels}_c{self.channels}"
+        return f"{word}{'_se0.25' * self.squeeze_excite}_{self.activation}_{self.size}px"
+
+    @property
+    def inner(self) -> int:
+        """Channels between the two 1x1 convolutions."""
+        return self.expansion * self.in_channels
+
+    @property
+    def squeezed(self) -> int:
+        """Width of squeeze-excite: a quarter of the block's *input* channels, so the same for every expansion."""
+        return max(8, self.in_channels // 4)
+
+    @property
+    def out_size(self) -> int:
+        """Height and width of the output."""
+        return ceil(self.size / self.stride)
+
+    @property
+    def residual(self) -> bool:
+        """Whether the input is added to the output."""
+        return self.stride == 1 and self.in_channels == self.channels
+
+    def cost(self) -> Cost:
+        """Parameters and multiply-accumulates of one image."""
+        inner, before, after = self.inner, self.size**2, self.out_size**2
+        expand, depthwise, project = self.in_channels * inner, self.kernel**2 * inner, inner * self.channels
+        total = Cost(expand + depthwise + project, expand * before + (depthwise + project) * after)
+        total += norm_params(inner) * 2 + norm_params(self.channels)
+        if self.squeeze_excite:
+            weights = 2 * inner * self.squeezed
+            total += Cost(weights + inner + self.squeezed, weights)
+        return total
+
+    def activation_elements(self) -> int:
+        """Numbers in the block's intermediate and output tensors for one image: what training keeps of it."""
+        return self.inner * (self.size**2 + self.out_size**2) + self.channels * self.out_size**2
+
+
+class SqueezeExcite(nn.Module):
+    """Scale every channel by a gate computed from all channels' means."""
+
+    def __init__(self, channels: int, squeezed: int, activation: ActivationName) -> None:
+        super().__init__()
+        self.reduce = nn.Linear(channels, squeezed)
+        self.activation = ACTIVATIONS[activation]()
+        self.expand = nn.Linear(squeezed, channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, C, H, W) to the same shape."""
+        gate = torch.sigmoid(self.expand(self.activation(self.reduce(x.mean(dim=(2, 3))))))
+        return x * gate[:, :, None, None]
+
+
+class InvertedResidual(nn.Module):
+    """1x1 expansion, depth-wise convolution, squeeze-excite, 1x1 projection; batch norm after each convolution."""
+
+    def __init__(self, geometry: BlockGeometry) -> None:
+        super().__init__()
+        inner, kernel, activation = geometry.inner, geometry.kernel, ACTIVATIONS[geometry.activation]
+        self.expand = nn.Conv2d(geometry.in_channels, inner, 1, bias=False)
+        self.expand_norm = nn.BatchNorm2d(inner)
+        self.expand_activation = activation()
+        self.depthwise = DepthwiseConv2d(inner, kernel, geometry.stride)
+        self.depthwise_norm = nn.BatchNorm2d(inner)
+        self.depthwise_activation = activation()
+        self.gate = (
+            SqueezeExcite(inner, geometry.squeezed, geometry.activation) if geometry.squeeze_excite else nn.Identity()
+        )
+        self.project = nn.Conv2d(inner, geometry.channels, 1, bias=False)
+        self.project_norm = nn.BatchNorm2d(geometry.channels)
+        self.residual = geometry.residual
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, in_channels, size, size) to (B, channels, out_size, out_size)."""
+        inner = self.expand_activation(self.expand_norm(self.expand(x)))
+        inner = self.depthwise_activation(self.depthwise_norm(self.depthwise(inner)))
+        out: Tensor = self.project_norm(self.project(self.gate(inner)))
+        return out + x if self.residual else out
+
+
+class NetworkEnd(nn.Sequential):
+    """Two 1x1 convolutions, average pooling and the classifier: (B, channels, H, W) to logits (B, classes)."""
+
+    def __init__(self, scale: MbConvScale, channels: int) -> None:
+        first, second = scale.last_channels
+        activation = ACTIVATIONS[scale.activations[-1]]
+        super().__init__(
+            *(nn.Conv2d(channels, first, 1, bias=False), nn.BatchNorm2d(first), activation()),
+            *(nn.Conv2d(first, second, 1, bias=False), nn.BatchNorm2d(second), activation()),
+            *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(second, scale.classes)),
+        )
+
+
+def make_start(scale: MbConvScale) -> nn.Sequential:
+    """Stem (3x3 convolution) and the fixed block without expansion: images to (B, first_channels, H', W')."""
+    stem, first = scale.stem_channels, scale.first_channels
+    activation = ACTIVATIONS[scale.activations[0]]
+    return nn.Sequential(
+        *(nn.Conv2d(scale.image_channels, stem, 3, scale.stem_stride, 1, bias=False), nn.BatchNorm2d(stem)),
+        activation(),
+        *(DepthwiseConv2d(stem, 3), nn.BatchNorm2d(stem), activation()),
+        *(nn.Conv2d(stem, first, 1, bias=False), nn.BatchNorm2d(first)),
+    )
+
+
+def start_cost(scale: MbConvScale) -> Cost:
+    """Of :func:`make_start`."""
+    stem, first = scale.stem_channels, scale.first_channels
+    weights = 9 * scale.image_channels * stem + 9 * stem + stem * first
+    return Cost(weights, weights * scale.stem_size**2) + norm_params(stem) * 2 + norm_params(first)
+
+
+def end_cost(scale: MbConvScale, channels: int, size: int) -> Cost:
+    """Of :class:`NetworkEnd` after ``size`` x ``size`` maps of ``channels``."""
+    first, second = scale.last_channels
+    weights = channels * first + first * second
+    classifier = Cost((second + 1) * scale.classes, second * scale.classes)
+    return Cost(weights, weights * size**2) + norm_params(first) + norm_params(second) + classifier
+
+
+class MbConvNetwork(Network):
+    """Start, blocks, end."""
+
+    def __init__(self, scale: MbConvScale, geometries: Iterable[BlockGeometry]) -> None:
+        super().__init__()
+        geometries = list(geometries)
+        self.start = make_start(scale)
+        self.blocks = nn.Sequential(*(InvertedResidual(geometry) for geometry in geometries))
+        self.end = NetworkEnd(scale, geometries[-1].channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        logits: Tensor = self.end(self.blocks(self.start(x)))
+        return logits

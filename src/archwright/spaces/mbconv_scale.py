@@ -1,0 +1,146 @@
+"""The shape of an mbconv network: stem, stage widths and strides, what is searched, last layers."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, fields
+from math import ceil, prod
+from typing import Any, Literal, cast, get_args
+
+from archwright.errors import InputError
+from archwright.spaces.base import Scale
+
+ActivationName = Literal["relu", "swish", "hard_swish"]
+Configuration = tuple[int, int, bool]
+"""(expansion, kernel, squeeze-excite)."""
+
+
+@dataclass(frozen=True)
+class MbConvScale(Scale):
+    """Shape of an mbconv space and of its networks; the defaults are the paper's (Table 3).
+
+    Attributes:
+        channels: of the stem, before the width multiplier.
+        cells: most blocks a stage; always the last of ``depths``.
+        stem_stride: of the stem's 3x3 convolution.
+        first_width: of the fixed block after the stem.
+        stage_widths: output channels of the searchable stages, before the width multiplier.
+        stage_strides: of each stage's first block.
+        depths: allowed numbers of blocks a stage.
+        expansions: allowed ratios of the inner to the input channels of a block.
+        kernels: allowed sizes of the depth-wise convolution.
+        squeeze_excite: allowed settings of squeeze-excite.
+        last_widths: of the two 1x1 convolutions before the pooling (the table's last block is a 1x1 convolution in the
+            published code, and here).
+        activations: of each stage; the stem and the first block have the first, the last layers the last.
+        width: multiplies all widths, which are then rounded to multiples of eight.
+    """
+
+    channels: int = 32
+    cells: int = 4
+    stem_stride: int = 2
+    first_width: int = 16
+    stage_widths: tuple[int, ...] = (24, 40, 80, 112, 192)
+    stage_strides: tuple[int, ...] = (2, 2, 2, 1, 2)
+    depths: tuple[int, ...] = (2, 3, 4)
+    expansions: tuple[int, ...] = (2, 3, 6)
+    kernels: tuple[int, ...] = (3, 5)
+    squeeze_excite: tuple[bool, ...] = (False, True)
+    last_widths: tuple[int, int] = (960, 1280)
+    activations: tuple[ActivationName, ...] = ("relu", "swish", "swish", "swish", "swish")
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):  # lists come from JSON
+            value = getattr(self, field.name)
+            if isinstance(value, list):
+                object.__setattr__(self, field.name, tuple(value))
+        object.__setattr__(self, "cells", self.depths[-1] if self.depths else 0)
+
+    @classmethod
+    def of(cls, scale: Scale) -> MbConvScale:
+        """``scale`` if it is one of this space."""
+        if not isinstance(scale, cls):
+            raise InputError("a scale of the mbconv space", type(scale).__name__, "Take one with scale_for(image_size).")
+        return scale
+
+    def changed(self, **changes: Any) -> MbConvScale:
+        """A copy with some fields replaced; None leaves a field as it is."""
+        return cast(MbConvScale, super().changed(**changes))
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """Expansion-major, then kernel, then squeeze-excite, as in Table 3."""
+        return tuple(itertools.product(self.expansions, self.kernels, self.squeeze_excite))
+
+    @property
+    def stem_channels(self) -> int:
+        """With the width multiplier, as are the following."""
+        return self._rounded(self.channels)
+
+    @property
+    def first_channels(self) -> int:
+        """Of the fixed block."""
+        return self._rounded(self.first_width)
+
+    @property
+    def stage_channels(self) -> tuple[int, ...]:
+        """Of the stages."""
+        return tuple(map(self._rounded, self.stage_widths))
+
+    @property
+    def last_channels(self) -> tuple[int, int]:
+        """Of the two last convolutions."""
+        return self._rounded(self.last_widths[0]), self._rounded(self.last_widths[1])
+
+    @property
+    def stem_size(self) -> int:
+        """Image size after the stem."""
+        return ceil(self.image_size / self.stem_stride)
+
+    @property
+    def total_stride(self) -> int:
+        """By how much the network shrinks an image."""
+        return self.stem_stride * prod(self.stage_strides)
+
+    def check(self) -> None:
+        """Refuse what no network can have."""
+        if not isinstance(self.image_size, int):
+            raise InputError("one number as image_size", f"{self.image_size}", "Crop or resize the images to squares.")
+        for name in ("channels", "first_width", "classes", "image_channels", "stem_stride", "width"):
+            if getattr(self, name) <= 0:
+                raise InputError(f"more than 0 for {name}", str(getattr(self, name)))
+        stages = len(self.stage_widths)
+        if stages == 0 or len(self.stage_strides) != stages or len(self.activations) != stages:
+            raise InputError(
+                "one width, stride and activation a stage",
+                f"{stages}, {len(self.stage_strides)} and {len(self.activations)} of them",
+            )
+        for name in ("stage_widths", "stage_strides", "depths", "expansions", "kernels", "last_widths"):
+            if not getattr(self, name) or min(getattr(self, name)) < 1:
+                raise InputError(f"positive numbers in {name}", f"{getattr(self, name)}")
+        for name in ("depths", "expansions", "kernels", "squeeze_excite"):
+            values = list(getattr(self, name))
+            if not values or values != sorted(set(values)):
+                raise InputError(f"increasing values in {name}", f"{tuple(values)}")
+        if any(kernel % 2 == 0 for kernel in self.kernels):
+            raise InputError("odd kernels", f"{self.kernels}")
+        unknown = set(self.activations) - set(get_args(ActivationName))
+        if unknown:
+            raise InputError(f"activations among {get_args(ActivationName)}", f"{sorted(unknown)}")
+        if self.auxiliary or self.pool_norm or self.stem != "plain":
+            raise InputError("no cell-space options (auxiliary, pool_norm, stem) in an mbconv scale", "one that is set")
+        if self.image_size < self.total_stride:
+            raise InputError(
+                f"images of at least {self.total_stride} px (the network's total stride)",
+                f"{self.image_size} px",
+                "Use larger images (--image-size) or a scale with smaller strides (scale_for picks one).",
+            )
+
+    def _rounded(self, channels: int) -> int:
+        """The nearest multiple of eight to ``channels * width`` that is not more than a tenth below it."""
+        if self.width == 1.0:
+            return channels
+        wanted = channels * self.width
+        rounded = max(8, int(wanted + 4) // 8 * 8)
+        return rounded if rounded >= 0.9 * wanted else rounded + 8

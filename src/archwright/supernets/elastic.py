@@ -1,0 +1,294 @@
+"""One elastic supernet for the mbconv space: every image of a batch may take its own sub-network.
+
+Weights are nested: an expansion uses the first channels of the widest one, squeeze-excite is one module a block whose
+weights are cut alike, and every kernel size has its own depth-wise convolution. Of the batch norms of a block the first
+is shared by all configurations, the second belongs to a kernel size, the third to an (expansion, squeeze-excite) pair.
+A stage's output is the output of its block d_s.
+
+The images are kept sorted by configuration, so that each configuration runs at its own width on a slice of the batch,
+and an image that has left its stage costs nothing more. One gather a block does it all: dropping out and sorting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from archwright.errors import InputError
+from archwright.solvers.problem import StagedChoice
+from archwright.spaces.base import Network
+from archwright.spaces.depthwise import DepthwiseConv2d, depthwise_convolution
+from archwright.spaces.mbconv import MbConv, MbConvArchitecture
+from archwright.spaces.mbconv_network import (
+    ACTIVATIONS,
+    BlockGeometry,
+    InvertedResidual,
+    MbConvNetwork,
+    NetworkEnd,
+    SqueezeExcite,
+    make_start,
+)
+from archwright.spaces.mbconv_scale import MbConvScale
+
+Ints = NDArray[np.int64]
+
+SMALLEST_GROUP = 4
+"""With fewer images than this a group in training is normalised by the running statistics and leaves them alone."""
+
+
+def deal(n_images: int, rng: np.random.Generator, scale: MbConvScale) -> StagedChoice:
+    """A sub-network for each image, every decision dealt in balanced random order.
+
+    Among the n images each configuration of a block position, and each depth of a stage, comes up floor or ceil of
+    n / choices times; each image's sub-network is uniformly distributed.
+    """
+    stages = len(scale.stage_widths)
+    depths = np.stack([_dealt(scale.depths, n_images, rng) for _ in range(stages)], axis=1)
+    positions = stages * scale.depths[-1]
+    every = np.stack([_dealt(range(len(scale.configurations)), n_images, rng) for _ in range(positions)], axis=1)
+    return StagedChoice.masked(depths, every.reshape(n_images, stages, -1))
+
+
+def _dealt(options: Sequence[int], count: int, rng: np.random.Generator) -> Ints:
+    """``count`` options, whole decks first and the rest of a shuffled one, in random order."""
+    whole, rest = divmod(count, len(options))
+    hand = np.concatenate([np.tile(options, whole), rng.permutation(np.array(options))[:rest]])
+    return rng.permutation(hand).astype(np.int64)
+
+
+class ElasticBlock(nn.Module):
+    """All configurations of one block position.
+
+    Args:
+        widest: geometry of the block's heaviest configuration.
+        scale: which expansions, kernels and squeeze-excite settings there are.
+    """
+
+    def __init__(self, widest: BlockGeometry, scale: MbConvScale) -> None:
+        super().__init__()
+        self.expansions, self.kernels, self.settings = scale.expansions, scale.kernels, scale.squeeze_excite
+        self.in_channels, self.stride, self.residual = widest.in_channels, widest.stride, widest.residual
+        self.expand = nn.Conv2d(widest.in_channels, widest.inner, 1, bias=False)
+        self.expand_norm = nn.BatchNorm2d(widest.inner)
+        self.depthwise = nn.ModuleList(DepthwiseConv2d(widest.inner, k, widest.stride) for k in self.kernels)
+        self.depthwise_norms = nn.ModuleList(nn.BatchNorm2d(widest.inner) for _ in self.kernels)
+        gated = True in self.settings
+        self.gate = SqueezeExcite(widest.inner, widest.squeezed, widest.activation) if gated else None
+        self.project = nn.Conv2d(widest.inner, widest.channels, 1, bias=False)
+        pairs = len(self.expansions) * len(self.settings)
+        self.project_norms = nn.ModuleList(nn.BatchNorm2d(widest.channels) for _ in range(pairs))
+        self.activation = ACTIVATIONS[widest.activation]()
+
+    def forward(self, x: Tensor, chosen: Ints) -> tuple[Tensor, Ints]:
+        """Run every image at its own configuration.
+
+        Args:
+            x: (B, in_channels, H, W).
+            chosen: (B,) configuration numbers, or one number for all images.
+
+        Returns:
+            The outputs in another order, and for each of them the row of x it belongs to.
+        """
+        if chosen.ndim == 0:
+            out_rows = in_rows = np.arange(len(x))
+            counts = np.zeros(self._shape, np.int64)
+            counts.flat[int(chosen)] = len(x)
+        else:
+            expansion, kernel, setting = np.unravel_index(chosen, self._shape)
+            in_rows = np.argsort(chosen, kind="stable")
+            out_rows = np.lexsort((kernel, setting, expansion))
+            counts = np.bincount(chosen, minlength=int(np.prod(self._shape))).reshape(self._shape)
+        residual = take_rows(x, out_rows) if self.residual else None
+        x = take_rows(x, in_rows)
+        sizes = counts.sum((1, 2)).tolist()
+        outputs: list[Tensor] = []
+        for number, part in enumerate(x.split(sizes)):
+            if sizes[number]:
+                outputs += self._run(part, number, counts[number])
+        y = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+        return (y if residual is None else y + residual), out_rows
+
+    @property
+    def _shape(self) -> tuple[int, int, int]:
+        return len(self.expansions), len(self.kernels), len(self.settings)
+
+    def _run(self, x: Tensor, number: int, counts: Ints) -> list[Tensor]:
+        """The images of one expansion, sorted by kernel and then setting, counts (kernels, settings).
+
+        Gives one tensor for each setting that occurs, with the images sorted by kernel.
+        """
+        width, total = self.expansions[number] * self.in_channels, len(x)
+        inner = self.activation(normalised(self.expand_norm, F.conv2d(x, first(self.expand.weight, width)), 1.0))
+        by_setting: list[list[Tensor]] = [[] for _ in self.settings]
+        for kernel, part in enumerate(inner.split(counts.sum(1).tolist())):
+            if len(part):
+                convolution, norm = self.depthwise[kernel], self.depthwise_norms[kernel]
+                y = depthwise_convolution(part, first(convolution.weight, width), self.stride)
+                y = self.activation(normalised(norm, y, len(part) / total))
+                for setting, images in enumerate(y.split(counts[kernel].tolist())):
+                    if len(images):
+                        by_setting[setting].append(images)
+        weight = first(self.project.weight, width, dim=1)
+        outputs = []
+        for setting, parts in enumerate(by_setting):
+            if parts:
+                if self.settings[setting]:
+                    parts = self._gated(parts, width)
+                projected = [F.conv2d(part, weight) for part in parts]
+                y = projected[0] if len(projected) == 1 else torch.cat(projected)
+                outputs.append(normalised(self.project_norms[number * len(self.settings) + setting], y, 1.0))
+        return outputs
+
+    def _gated(self, parts: list[Tensor], width: int) -> list[Tensor]:
+        """Squeeze-excite, cut to ``width`` channels."""
+        gate = self.gate
+        assert gate is not None
+        means = torch.cat([part.mean(dim=(2, 3)) for part in parts])
+        hidden = gate.activation(F.linear(means, first(gate.reduce.weight, width, dim=1), gate.reduce.bias))
+        scales = torch.sigmoid(F.linear(hidden, first(gate.expand.weight, width), first(gate.expand.bias, width)))
+        pieces = scales[:, :, None, None].split([len(part) for part in parts])
+        return [part * piece for part, piece in zip(parts, pieces, strict=True)]
+
+    @torch.no_grad()
+    def cut_into(self, block: InvertedResidual, configuration: int) -> None:
+        """Copy the weights and statistics of one configuration into a stand-alone block."""
+        number, kernel, setting = (int(i) for i in np.unravel_index(configuration, self._shape))
+        width = self.expansions[number] * self.in_channels
+        block.expand.weight.copy_(first(self.expand.weight, width))
+        block.depthwise.weight.copy_(first(self.depthwise[kernel].weight, width))
+        block.project.weight.copy_(first(self.project.weight, width, dim=1))
+        _copy_norm(self.expand_norm, block.expand_norm)
+        _copy_norm(self.depthwise_norms[kernel], block.depthwise_norm)
+        _copy_norm(self.project_norms[number * len(self.settings) + setting], block.project_norm)
+        if self.gate is not None and isinstance(block.gate, SqueezeExcite):
+            block.gate.reduce.weight.copy_(first(self.gate.reduce.weight, width, dim=1))
+            block.gate.reduce.bias.copy_(self.gate.reduce.bias)
+            block.gate.expand.weight.copy_(first(self.gate.expand.weight, width))
+            block.gate.expand.bias.copy_(first(self.gate.expand.bias, width))
+
+
+class ElasticSupernet(nn.Module):
+    """Start, elastic stages, end; ``supernet(x, choices)`` gives logits (B, classes).
+
+    ``choices`` has depths (S,) and configurations (S, D) for one sub-network for the whole batch, or (B, S) and
+    (B, S, D) for one sub-network an image. Weights and activations are channels_last.
+    """
+
+    def __init__(self, space: MbConv) -> None:
+        super().__init__()
+        self.space = space
+        scale = space.scale
+        self.start = make_start(scale)
+        self.stages = nn.ModuleList(
+            nn.ModuleList(ElasticBlock(geometry, scale) for geometry in row)
+            for row in space.heaviest().geometries(scale)
+        )
+        self.end = NetworkEnd(scale, scale.stage_channels[-1])
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor, choices: StagedChoice) -> Tensor:
+        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        self._check(x, choices)
+        x = self.start(x.contiguous(memory_format=torch.channels_last))
+        if choices.depths.ndim == 1:
+            for stage, blocks in enumerate(self.stages):
+                for block in range(int(choices.depths[stage])):
+                    x, _ = blocks[block](x, choices.configurations[stage, block])  # type: ignore[index]
+            logits: Tensor = self.end(x)
+            return logits
+        images = np.arange(len(x))
+        for stage in range(len(self.stages)):
+            x, images = self._run_stage(x, images, stage, choices)
+        return take_rows(self.end(x), np.argsort(images))
+
+    def _run_stage(self, x: Tensor, images: Ints, stage: int, choices: StagedChoice) -> tuple[Tensor, Ints]:
+        """Rows of x belong to ``images``, in any order; so do those of the result."""
+        finished: list[Tensor] = []
+        owners: list[Ints] = []
+        for number, block in enumerate(self.stages[stage]):  # type: ignore[arg-type]
+            active = choices.depths[images, stage] > number
+            if not active.all():
+                finished.append(take_rows(x, np.flatnonzero(~active)))
+                owners.append(images[~active])
+                rows = np.flatnonzero(active)
+                if not len(rows):
+                    return torch.cat(finished), np.concatenate(owners)
+                x, images = take_rows(x, rows), images[rows]
+            x, rows = block(x, choices.configurations[images, stage, number])
+            images = images[rows]
+        return torch.cat([*finished, x]), np.concatenate([*owners, images])
+
+    def cut_out(self, architecture: MbConvArchitecture) -> Network:
+        """The stand-alone network of one sub-network, with copies of the supernet's weights and statistics."""
+        choice = self.space.to_choice(architecture)
+        network = self.space.build(architecture, self.space.scale)
+        assert isinstance(network, MbConvNetwork)
+        network.start.load_state_dict(self.start.state_dict())
+        network.end.load_state_dict(self.end.state_dict())
+        blocks = iter(network.blocks)
+        for elastic, row in zip(self.stages, choice.configurations, strict=True):
+            for block, configuration in zip(elastic, row[row >= 0], strict=False):  # type: ignore[call-overload]
+                block.cut_into(next(blocks), int(configuration))
+        return network.train(self.training)
+
+    def _check(self, x: Tensor, choices: StagedChoice) -> None:
+        scale = self.space.scale
+        stages, blocks = self.space.stages, self.space.most_blocks
+        lead = choices.depths.shape[:-1]
+        if lead not in ((), (len(x),)) or choices.configurations.shape != (*lead, stages, blocks):
+            raise InputError(
+                f"depths ({stages},) and configurations ({stages}, {blocks}), or these for each of {len(x)} images",
+                f"shapes {choices.depths.shape} and {choices.configurations.shape}",
+            )
+        if x.shape[1] != scale.image_channels or min(x.shape[2:]) < scale.total_stride:
+            raise InputError(
+                f"images with {scale.image_channels} channels of at least {scale.total_stride} px", f"{tuple(x.shape)}"
+            )
+
+
+def first(weight: Tensor, width: int, dim: int = 0) -> Tensor:
+    """The first ``width`` entries of a dimension; the tensor itself if these are all."""
+    return weight if weight.shape[dim] == width else weight.narrow(dim, 0, width)
+
+
+def take_rows(x: Tensor, rows: Ints) -> Tensor:
+    """Rows of x (B, ...) in a new order, keeping channels_last; x itself if the order is the old one."""
+    if len(rows) == len(x) and (rows == np.arange(len(rows))).all():
+        return x
+    index = torch.from_numpy(rows).to(x.device)
+    if x.ndim != 4:
+        return x.index_select(0, index)
+    return x.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+
+
+def normalised(norm: nn.Module, x: Tensor, share: float) -> Tensor:
+    """Batch norm with the first channels of ``norm``; ``share`` is the part of the batch its statistics come from.
+
+    The running statistics move by a share of the momentum, so that three groups move them as one whole batch does.
+    """
+    assert isinstance(norm, nn.BatchNorm2d)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    width = x.shape[1]
+    return F.batch_norm(
+        x,
+        first(norm.running_mean, width),
+        first(norm.running_var, width),
+        first(norm.weight, width),
+        first(norm.bias, width),
+        norm.training and len(x) >= SMALLEST_GROUP,
+        (norm.momentum or 0.0) * share,
+        norm.eps,
+    )
+
+
+def _copy_norm(source: nn.Module, target: nn.BatchNorm2d) -> None:
+    """The first channels of every weight and statistic."""
+    for name, value in target.state_dict().items():
+        given = source.state_dict()[name]
+        value.copy_(given if given.ndim == 0 else first(given, len(value)))

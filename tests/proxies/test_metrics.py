@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from archwright.proxies.metrics import LOWEST
+from archwright.proxies.registry import PROXIES
+from archwright.proxies.score import score
+from proxies.test_records import small_batch, small_network
+
+ALL = [entry.name for entry in PROXIES]
+
+
+def weights_of(model: nn.Module) -> list[torch.Tensor]:
+    return [m.weight for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+
+
+def own(model: nn.Module, name: str, m: int = 6) -> float:
+    return float(score(model, small_batch(m), [name], initialisation=None)[name][0])
+
+
+def test_grad_and_snip_by_autograd() -> None:
+    model, (x, y) = small_network(), small_batch()
+    weights = weights_of(model)
+    gradients = torch.autograd.grad(F.cross_entropy(model(x), y), weights)
+    assert own(model, "grad") == pytest.approx(sum(float(g.norm()) for g in gradients), rel=1e-5)
+    products = [float((w * g).abs().sum().detach()) for w, g in zip(weights, gradients, strict=True)]
+    assert own(model, "snip") == pytest.approx(sum(products), rel=1e-5)
+
+
+def test_grasp_by_finite_difference() -> None:
+    model, (x, y) = small_network().double(), small_batch()
+    x = x.double()
+    weights = weights_of(model)
+    gradient = torch.autograd.grad(F.cross_entropy(model(x), y), weights)
+    step = 1e-6
+
+    def gradient_at(sign: int) -> list[torch.Tensor]:
+        with torch.no_grad():
+            for w, g in zip(weights, gradient, strict=True):
+                w += sign * step * g
+        found = torch.autograd.grad(F.cross_entropy(model(x), y), weights)
+        with torch.no_grad():
+            for w, g in zip(weights, gradient, strict=True):
+                w -= sign * step * g
+        return list(found)
+
+    up, down = gradient_at(+1), gradient_at(-1)
+    flow = sum(float((w * (a - b)).sum().detach()) / (2 * step) for w, a, b in zip(weights, up, down, strict=True))
+    found = score(model, (x, y), ["grasp", "grasp-abs"], initialisation=None)
+    assert found["grasp"][0] == pytest.approx(-flow, rel=1e-5)
+    assert found["grasp-abs"][0] == pytest.approx(abs(flow), rel=1e-5)
+
+
+def test_synflow_of_a_linear_network_in_closed_form() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 5, bias=False), nn.Linear(5, 4, bias=False))
+    first, second = (w.detach().double().abs() for w in weights_of(model))
+    flow = float((second @ first @ torch.ones(12, dtype=torch.float64)).sum())
+    found = score(model, (torch.randn(3, 3, 2, 2), torch.tensor([0, 1, 2])), ["synflow"], initialisation=None)
+    assert found["synflow"][0] == pytest.approx(2 * flow, rel=1e-12)  # each of the two layers carries the whole flow
+
+
+def test_naswot_by_hand() -> None:
+    """Two inputs, three ReLU units; patterns 110, 011, 111 agree on 1, 2 and 2 units."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2))
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([[1.0, -0.1], [1.0, 1.0], [-0.1, 1.0]]))
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).view(3, 2, 1, 1)
+    kernel = np.array([[3, 1, 2], [1, 3, 2], [2, 2, 3]])
+    found = score(model, (x, torch.tensor([0, 1, 0])), ["naswot"], initialisation=None)
+    assert found["naswot"][0] == pytest.approx(np.log(np.linalg.det(kernel)))
+
+
+def test_naswot_of_equal_patterns_is_worst_not_infinite() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    found = score(model, (torch.ones(3, 2, 1, 1), torch.tensor([0, 1, 0])), ["naswot"])
+    assert found["naswot"][0] == LOWEST
+
+
+def test_fisher_by_hand() -> None:
+    model, (x, y) = small_network(), small_batch()
+    outputs: list[torch.Tensor] = []
+    with torch.no_grad():
+        model[0].bias.zero_()
+        model[8].bias.zero_()
+    value = x
+    for module in model:
+        value = module(value)
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            outputs.append(value)
+            value = value.clone()
+    gradients = torch.autograd.grad(F.cross_entropy(value, y), outputs)
+    expected = sum(
+        float((a * g).flatten(2).sum(2).square().mean(0).sum() / 2) if a.ndim == 4 else
+        float((a * g).square().mean(0).sum() / 2)
+        for a, g in zip(outputs, gradients, strict=True)
+    )  # fmt: skip
+    assert own(model, "fisher") == pytest.approx(expected, rel=1e-4)
+
+
+def test_knas_is_the_mean_of_the_kernel_and_below_trace() -> None:
+    model, (x, y) = small_network(batch_norm=False), small_batch()
+    summed = torch.autograd.grad(model(x).gather(1, y[:, None]).mean(), weights_of(model))
+    assert own(model, "knas") == pytest.approx(sum(float(g.square().sum()) for g in summed), rel=1e-4)
+    assert own(model, "knas") <= own(model, "trace") ** 2  # D.12
+
+
+def test_params_and_macs_by_hand() -> None:
+    model = small_network()
+    assert own(model, "params") == 4 * 27 + 6 * 2 * 9 + 30
+    assert own(model, "macs") == 16 * (4 * 27) + 16 * (6 * 2 * 9) + 30
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_disconnected_network_has_a_finite_worst_score(name: str) -> None:
+    class Cut(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = small_network()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.body[-1](0 * self.body[:-1](x))
+
+    scores = score([small_network(), Cut()], small_batch(), [name])
+    assert np.isfinite(scores.values).all()
+    if name not in {"params", "macs", "naswot", "grasp"}:
+        assert list(scores.best_first(name)) == [0, 1]
+
+
+def test_listing_imports_no_torch() -> None:
+    code = (
+        "import sys; from archwright.proxies.registry import PROXIES; list(PROXIES); assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_registered_metric_says_what_it_is(name: str) -> None:
+    proxy = PROXIES.get(name)
+    assert proxy.name == name
+    assert proxy.direction in (-1, 1)
+    assert np.isfinite(proxy.worst)
+    assert (proxy.term is None) != (proxy.pattern is None)

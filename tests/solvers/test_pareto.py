@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from staged_problems import brute_force_table, small_problem
+
+from archwright.errors import InfeasibleError
+from archwright.solvers import milp, pareto
+from archwright.solvers.problem import StagedProblem
+from archwright.solvers.synthetic import synthetic_problem
+
+problems = st.builds(
+    small_problem,
+    seed=st.integers(0, 2**32 - 1),
+    stages=st.integers(1, 3),
+    blocks=st.integers(1, 2),
+    configurations=st.integers(1, 3),
+    integers=st.booleans(),
+)
+
+
+@settings(max_examples=1000, deadline=None, derandomize=True)
+@given(problem=problems, share=st.floats(0, 1))
+def test_front_and_single_limit_equal_brute_force(problem: StagedProblem, share: float) -> None:
+    values, costs = brute_force_table(problem, "latency_ms")
+    front = pareto.front(problem, "latency_ms")
+    best = np.array([values[costs <= cost + 1e-9].max() for cost in front.costs])
+    np.testing.assert_allclose(front.values, best, atol=1e-9)
+    # Nothing is missing: every architecture is weakly dominated by a point of the front.
+    at = np.searchsorted(front.costs, costs + 1e-9, side="right") - 1
+    assert (at >= 0).all()
+    assert (values <= front.values[at] + 1e-9).all()
+
+    low, high = problem.cost_range("latency_ms")
+    limit = low + share * (high - low)
+    solution = pareto.solve(problem, "latency_ms", limit)
+    assert solution.value == pytest.approx(problem.evaluate(front.best(limit))[0], abs=1e-9)
+    assert solution.costs["latency_ms"] <= limit
+    assert values[costs <= limit - 1e-9].max(initial=-np.inf) <= solution.value + 1e-9
+
+
+@pytest.mark.parametrize("resource", ["latency_ms", "macs"])
+def test_front_is_monotone_and_every_point_evaluates_to_its_statement(resource: str) -> None:
+    problem = synthetic_problem(3)
+    front = pareto.front(problem, resource)
+    assert len(front) > 100
+    assert (np.diff(front.costs) > 0).all()
+    assert (np.diff(front.values) > 0).all()
+    values, costs = problem.evaluate(front.choices())
+    np.testing.assert_allclose(values, front.values, rtol=1e-12)
+    np.testing.assert_allclose(costs[resource], front.costs, rtol=1e-12)
+
+
+def test_full_problem_equals_highs_at_a_hundred_limits() -> None:
+    problem = synthetic_problem(0)
+    front = pareto.front(problem, "latency_ms")
+    low, high = problem.cost_range("latency_ms")
+    for limit in np.random.default_rng(1).uniform(low, high, 100):
+        exact = problem.evaluate(front.best(limit))[0]
+        assert exact == pytest.approx(milp.solve(problem, {"latency_ms": limit}).value, abs=1e-9)
+        assert exact == pytest.approx(pareto.solve(problem, "latency_ms", limit).value, abs=1e-9)
+
+
+def test_fifty_stages_equal_highs() -> None:
+    problem = synthetic_problem(0, stages=50)
+    low, high = problem.cost_range("latency_ms")
+    limit = low + 0.8 * (high - low)
+    exact = pareto.solve(problem, "latency_ms", limit)
+    assert exact.costs["latency_ms"] <= limit
+    assert exact.value == pytest.approx(milp.solve(problem, {"latency_ms": limit}).value, abs=1e-9)
+
+
+def test_limits_at_the_ends() -> None:
+    problem = synthetic_problem(0)
+    low, high = problem.cost_range("latency_ms")
+    assert pareto.solve(problem, "latency_ms", low).costs["latency_ms"] == low
+    unlimited = pareto.solve(problem, "latency_ms", 10 * high)
+    assert unlimited.value == pytest.approx(pareto.front(problem, "latency_ms").values[-1], abs=1e-12)
+    assert unlimited.gap == 0
+    with pytest.raises(InfeasibleError, match=f"{low:.6g} to {high:.6g}"):
+        pareto.solve(problem, "latency_ms", low - 0.1)
+    with pytest.raises(InfeasibleError):
+        pareto.front(problem, "latency_ms").best(low - 0.1)
