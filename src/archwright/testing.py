@@ -61,7 +61,9 @@ def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
     for architecture in architectures[:5]:
         _check_network(space, architecture)
     rng = np.random.default_rng(seed + 1)
-    for architecture in architectures + [space.sample(rng) for _ in range(2 * samples)]:
+    pool = [space.sample(rng) for _ in range(15 * samples)]
+    pool.sort(key=lambda architecture: space.cost(architecture, space.scales["small"]).macs)
+    for architecture in architectures[:5] + pool[:samples]:  # the cheapest ones are the likeliest to be disconnected
         _check_dependence(space, architecture)
 
 
@@ -216,8 +218,10 @@ def measured_cost(space: AnySpace, architecture: Any, scale: Scale) -> Cost:
 
     Multiply-accumulates are counted from the operators that an evaluation pass calls, for one image.
     """
-    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with torch.device("meta"), torch.no_grad():
         network = space.build(architecture, scale.changed(auxiliary=False)).eval()
-        network(torch.empty(1, scale.image_channels, scale.image_size, scale.image_size))
+        image = torch.empty(1, scale.image_channels, scale.image_size, scale.image_size)
+        with FlopCounterMode(display=False) as counter:
+            network(image)
     params = sum(parameter.numel() for parameter in network.parameters())
     return Cost(params, counter.get_total_flops() // 2)

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import pytest
 from staged_problems import every_choice, hand_evaluate, small_problem
 
 from archwright.errors import InfeasibleError, InputError
+from archwright.solvers import problem as problem_module
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.solvers.synthetic import synthetic_problem
 
@@ -102,3 +106,16 @@ def test_unreachable_limits_print_the_range() -> None:
     with pytest.raises(InputError, match="latency_ms"):
         problem.check_limits({"latency": 9.0})
     problem.check_limits({"latency_ms": 4.25})
+
+
+def test_no_solver_imports_torch() -> None:
+    for path in Path(problem_module.__file__).parent.glob("*.py"):
+        imported = {
+            name
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in [getattr(node, "module", None) or "", *(alias.name for alias in node.names)]
+        }
+        assert not any(name.split(".")[0] == "torch" for name in imported), path.name
+        inside = {name.split(".")[1] for name in imported if name.startswith("archwright.")}
+        assert inside <= {"errors", "solvers"}, path.name

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from archwright.benchmarks.base import Benchmark, Split
 from archwright.benchmarks.locate import require_data
 from archwright.errors import InputError, unknown_name
-from archwright.spaces.base import Architecture
-from archwright.spaces.nasbench101 import Cell101, cell_hash, graph_hashes
+from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.nasbench1shot1 import SPACES, NasBench1Shot1
+from archwright.spaces.nasbench101 import Cell101, cell_hash, graph_hashes
 
 _OPERATION_OF_CODE = np.array([1, 0, 2], dtype=np.uint8)
 """Our operation index of the archive's 0 (conv3x3), 1 (conv1x1), 2 (maxpool3x3)."""
@@ -36,7 +36,8 @@ class NasBench101Table(Benchmark):
 
     name = "nb101"
     space = "nasbench1shot1-3"
-    spaces = tuple(SPACES)
+    spaces: ClassVar[tuple[str, ...]] = tuple(SPACES)
+    """All spaces whose architectures the table covers; ``space`` is the largest."""
     datasets = ("cifar10",)
     search_protocol: ClassVar[tuple[Split, int]] = ("test", 108)
     report_protocol: ClassVar[tuple[Split, int]] = ("test", 108)
@@ -107,6 +108,11 @@ class NasBench101Table(Benchmark):
         """One look-up."""
         _check_query(dataset, epochs, split)
         return 100 * float(self._archive["test_acc_108"][self.row(architecture)])
+
+    def scale(self, dataset: str) -> Scale:
+        """128 channels, three cells a stage."""
+        _check_query(dataset, 108, "test")
+        return SPACES[self.space].scales["paper"]
 
     def accuracies(self, space: NasBench1Shot1, dataset: str, epochs: int, split: Split) -> NDArray[np.float64]:
         """Accuracy of every architecture of ``space``, (size,), in the order of ``space.at``."""

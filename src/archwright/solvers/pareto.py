@@ -88,7 +88,9 @@ def solve(problem: StagedProblem, resource: str, limit: float) -> Solution:
 
 def _front(problem: StagedProblem, resource: str, relaxation: Relaxation | None, limit: float) -> Front:
     stage_fronts = [_stage_front(problem, resource, stage) for stage in range(problem.shape[0])]
-    known = _known_value(problem, resource, relaxation.safe_price, limit, stage_fronts) if relaxation else -np.inf
+    if relaxation is not None:
+        known = _known_value(problem, resource, relaxation.safe_price, limit, stage_fronts)
+        least_hope = known - _slack(abs(known) + relaxation.price * abs(limit))
     costs, values = np.array([problem.fixed_costs[resource]]), np.array([problem.fixed_value])
     pointers = []
     for stage, (own_costs, own_values, _) in enumerate(stage_fronts):
@@ -97,9 +99,7 @@ def _front(problem: StagedProblem, resource: str, relaxation: Relaxation | None,
         if relaxation is not None:
             cost_of_rest = sum(own[0][0] for own in stage_fronts[stage + 1 :])
             value_of_rest = relaxation.price * limit + relaxation.stage_surplus[stage + 1 :].sum()
-            hopeful = sums[1] - relaxation.price * sums[0] + value_of_rest >= known - _slack(
-                abs(known) + relaxation.price * abs(limit)
-            )
+            hopeful = sums[1] - relaxation.price * sums[0] + value_of_rest >= least_hope
             candidates = np.flatnonzero(hopeful & (sums[0] + cost_of_rest <= limit + _slack(limit)))
         kept, costs, values = _prune(sums[0][candidates], sums[1][candidates])
         kept = candidates[kept]

@@ -81,8 +81,8 @@ class Cell101(Architecture):
             matrix[list(parents), vertex] = True
         return matrix
 
-    def pruned(self) -> Cell101:
-        """The same cell without vertices that are not on a path from input to output, renumbered."""
+    def live(self) -> list[int]:
+        """The vertices on a path from input to output, ascending; a cell without such a path is an error."""
         reached, needed = {0}, {self.output}
         for vertex, parents in enumerate(self.parents, 1):
             if reached.intersection(parents):
@@ -92,7 +92,11 @@ class Cell101(Architecture):
                 needed.update(self.parents[vertex - 1])
         if self.output not in reached:
             raise InputError("a cell whose output depends on its input", str(self))
-        live = sorted(reached & needed)
+        return sorted(reached & needed)
+
+    def pruned(self) -> Cell101:
+        """The same cell with its live vertices only, renumbered."""
+        live = self.live()
         new = {vertex: number for number, vertex in enumerate(live)}
         kept = tuple(tuple(new[p] for p in self.parents[vertex - 1] if p in new) for vertex in live[1:])
         return Cell101(tuple(self.operations[vertex - 1] for vertex in live[1:-1]), kept)

@@ -31,8 +31,11 @@ from archwright.errors import InputError, unknown_name
 from archwright.spaces import darts, nasbench201
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.cells import CellNetwork, CellPair, StandaloneCell
+from archwright.spaces.nasbench1shot1 import NasBench1Shot1
+from archwright.spaces.nasbench101 import Cell101, Skeleton101
 from archwright.spaces.nasbench201 import Cell201, Skeleton201, StandaloneCell201
 from archwright.spaces.operations import OPERATIONS
+from archwright.supernets.node_cell import inherit_node_network, make_node_network
 from archwright.supernets.parallel import Parallel, make_parallel, set_statistics
 
 Statistics = Literal["batch", "running"]
@@ -177,7 +180,7 @@ class CellSupernet(nn.Module):
     """All architectures of a cell space in one network.
 
     Args:
-        space: ``nasbench201`` or ``darts``.
+        space: ``nasbench201``, ``darts`` or one of ``nasbench1shot1-1`` to ``-3``.
         scale: as for a stand-alone network; ``auxiliary`` is ignored.
         downsample: ``strided`` halves the image inside reduction cells, ``pooled`` by a max-pool after them (NASI).
         operations: names of the operations to keep on the edges; the others' columns never run.
@@ -206,6 +209,7 @@ class CellSupernet(nn.Module):
             if name not in space.operations:
                 raise unknown_name("operation", name, space.operations)
         self.kept = np.array([name in kept for name in space.operations])
+        self.links = set(space.links) if isinstance(space, NasBench1Shot1) else set()
         options = {"affine": affine, "statistics": statistics, "pool_norm": scale.pool_norm, "partial": partial}
         self.network = make_network(space, self.scale, downsample, options)
         set_statistics(self.network, statistics)
@@ -213,7 +217,8 @@ class CellSupernet(nn.Module):
     def forward(self, x: Tensor, weights: Weights, active: Active | None = None) -> Tensor:
         """Images (B, image_channels, H, W) and a weight tensor a decision to logits (B, classes)."""
         running = self.active_operations(weights) if active is None else active
-        return self.network(x, weights, {name: running[name] & self.kept for name in weights})  # type: ignore[no-any-return]
+        masks = {name: running[name] & (True if name in self.links else self.kept) for name in weights}
+        return self.network(x, weights, masks)  # type: ignore[no-any-return]
 
     def active_operations(self, weights: Weights) -> dict[str, NDArray[np.bool_]]:
         """The default of ``active``: all where the weights carry gradient, the non-zero ones where not."""
@@ -228,7 +233,13 @@ class CellSupernet(nn.Module):
         return {name: torch.from_numpy(array).float().to(device) for name, array in encoding.items()}
 
     def inherit(self, architecture: Architecture) -> Network:
-        """The stand-alone network of ``architecture`` with this supernet's weights and statistics, copied."""
+        """The stand-alone network of ``architecture`` with this supernet's weights and statistics, copied.
+
+        For ``nasbench1shot1`` it is the wide form of :mod:`archwright.supernets.node_cell`, not ``space.build``.
+        """
+        if isinstance(architecture, Cell101):
+            assert isinstance(self.network, Skeleton101)
+            return inherit_node_network(self.network, architecture, self.scale)
         if self.downsample == "pooled":
             raise InputError(
                 "a supernet that halves images by strides",
@@ -283,7 +294,11 @@ def make_network(space: Space[Any], scale: Scale, downsample: str, options: dict
             return Picked("reduce" if reduction else "normal", cell, pool_after=reduction and pooled)
 
         return CellNetwork(scale, (darts.NODES, darts.NODES), make_cell)
-    raise InputError("a space with a cell supernet (nasbench201, darts)", f"the space {space.name!r}")
+    if isinstance(space, NasBench1Shot1):
+        return make_node_network(space, scale, options)
+    raise InputError(
+        "a space with a cell supernet (nasbench201, darts, nasbench1shot1-1 to -3)", f"the space {space.name!r}"
+    )
 
 
 def _export_cell201(cell: MixedCell, architecture: Cell201, prefix: str) -> dict[str, Tensor]:

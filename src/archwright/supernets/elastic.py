@@ -107,7 +107,7 @@ class ElasticBlock(nn.Module):
         x = take_rows(x, in_rows)
         sizes = counts.sum((1, 2)).tolist()
         outputs: list[Tensor] = []
-        for number, part in enumerate(x.split(sizes)):
+        for number, part in enumerate(split_rows(x, sizes)):
             if sizes[number]:
                 outputs += self._run(part, number, counts[number])
         y = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
@@ -125,12 +125,12 @@ class ElasticBlock(nn.Module):
         width, total = self.expansions[number] * self.in_channels, len(x)
         inner = self.activation(normalised(self.expand_norm, F.conv2d(x, first(self.expand.weight, width)), 1.0))
         by_setting: list[list[Tensor]] = [[] for _ in self.settings]
-        for kernel, part in enumerate(inner.split(counts.sum(1).tolist())):
+        for kernel, part in enumerate(split_rows(inner, counts.sum(1).tolist())):
             if len(part):
                 convolution, norm = self.depthwise[kernel], self.depthwise_norms[kernel]
                 y = depthwise_convolution(part, first(convolution.weight, width), self.stride)
                 y = self.activation(normalised(norm, y, len(part) / total))
-                for setting, images in enumerate(y.split(counts[kernel].tolist())):
+                for setting, images in enumerate(split_rows(y, counts[kernel].tolist())):
                     if len(images):
                         by_setting[setting].append(images)
         weight = first(self.project.weight, width, dim=1)
@@ -151,7 +151,7 @@ class ElasticBlock(nn.Module):
         means = torch.cat([part.mean(dim=(2, 3)) for part in parts])
         hidden = gate.activation(F.linear(means, first(gate.reduce.weight, width, dim=1), gate.reduce.bias))
         scales = torch.sigmoid(F.linear(hidden, first(gate.expand.weight, width), first(gate.expand.bias, width)))
-        pieces = scales[:, :, None, None].split([len(part) for part in parts])
+        pieces = split_rows(scales[:, :, None, None], [len(part) for part in parts])
         return [part * piece for part, piece in zip(parts, pieces, strict=True)]
 
     @torch.no_grad()
@@ -264,6 +264,13 @@ def take_rows(x: Tensor, rows: Ints) -> Tensor:
     if x.ndim != 4:
         return x.index_select(0, index)
     return x.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
+
+
+def split_rows(x: Tensor, sizes: list[int]) -> list[Tensor]:
+    """Consecutive rows of x, (size, ...) each; nothing is cut where all rows are in one part."""
+    if max(sizes) == len(x):
+        return [x if size else x[:0] for size in sizes]
+    return list(torch.split(x, sizes))
 
 
 def normalised(norm: nn.Module, x: Tensor, share: float) -> Tensor:

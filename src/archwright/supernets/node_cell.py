@@ -6,9 +6,9 @@ input and all vertices, each times its weight: vertices + 1 blocks of the stage'
 
 **Not the networks of the table.** NAS-Bench-101 divides the output's channels among the vertices that feed it, adds the
 projected input instead of joining it, and so changes a vertex' width with the architecture; one set of shared weights
-cannot follow that. :func:`inherit` therefore does not give ``space.build(...)`` but its *wide* form, the network that the
-supernet computes for one architecture with everything unused taken away (:class:`WideCell`): the same function, to be
-measured, recalibrated or fine-tuned. To train an architecture as the benchmark does, build it afresh.
+cannot follow that. :func:`inherit_node_network` therefore does not give ``space.build(...)`` but its *wide* form, the
+network that the supernet computes for one architecture with everything unused taken away (:class:`WideCell`): the same
+function, to be measured, recalibrated or fine-tuned. To train an architecture as the benchmark does, build it afresh.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ class NodeCell(nn.Module):
     def _mixed(self, vertex: int, value: Tensor, columns: NDArray[np.intp], weights: Tensor) -> Tensor:
         """The weighted sum of the vertex' active operations."""
         operations: nn.ModuleList = self.operations[str(vertex)]  # type: ignore[assignment]
-        return reduce(add, [operations[int(c)](value) * weights[vertex - 1, int(c)] for c in columns])
+        terms: list[Tensor] = [operations[int(c)](value) * weights[vertex - 1, int(c)] for c in columns]
+        return reduce(add, terms)
 
 
 class WideCell(nn.Module):
@@ -164,20 +165,11 @@ def _split(key: str) -> tuple[str, str, str | None]:
 
 def _names(architecture: Cell101) -> dict[str, str]:
     """For each module of the wide cell of ``architecture``, its name in the mixed cell."""
-    live = _live_vertices(architecture)
+    live = architecture.live()[1:]
     names = {f"projections.{new}": f"projections.{old}" for new, old in enumerate(live, 1)}
     for new, old in enumerate(live[:-1], 1):
         names[f"operations.{new}"] = f"operations.{old}.{architecture.operations[old - 1]}"
     return names
-
-
-def _live_vertices(architecture: Cell101) -> list[int]:
-    """Vertices that survive pruning, ascending, the output last (every vertex has a parent in these spaces)."""
-    needed = {architecture.output}
-    for vertex in range(architecture.output, 0, -1):
-        if vertex in needed:
-            needed.update(architecture.parents[vertex - 1])
-    return sorted(needed - {0})
 
 
 def _translate(rest: str, names: Mapping[str, str]) -> str:

@@ -1,0 +1,43 @@
+# Every target sets up what it needs: a virtual environment of its own, with the CPU build of torch where there is no GPU.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := $(shell nvidia-smi -L >/dev/null 2>&1 || echo -c constraints-cpu.txt)
+export OMP_WAIT_POLICY ?= PASSIVE
+
+.PHONY: search test test-slow lint types wheel clean
+
+search: $(VENV)/.search
+	$(BIN)/archwright search evolution --space nasbench201 --data digits --evaluations 12 --population 6 --sample 3 --epochs 4 --seed 0
+
+test: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2
+
+test-slow: $(VENV)/.test
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+wheel: $(VENV)/.test
+	$(BIN)/python -m build --wheel --outdir dist
+	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall --target build/wheel dist/*.whl
+	cd build && PYTHONPATH=wheel ../$(BIN)/python -c "import archwright; print(archwright.__version__, archwright.__file__)"
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.search: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
+	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[onnx]'
+	touch $@
+
+$(VENV)/.test: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
+	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[dev,onnx,ray,solver]'
+	touch $@ $(VENV)/.search
+
+clean:
+	rm -rf $(VENV) build dist
