@@ -21,6 +21,7 @@ from torch import Tensor
 from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError
 from archwright.runs.files import Json, read_metadata, write_atomic, write_json
+from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.registry import spaces
 
@@ -97,7 +98,7 @@ def load_model(path: Path | str) -> Model:
     """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken."""
     path = Path(path)
     if (path / "run.json").is_file():
-        path = path / "artifacts" / "best.safetensors"
+        path = _model_of_run(Run.open(path))
     if not path.is_file():
         raise InputError("a model file (.safetensors) or a finished run with a trained model", str(path))
     metadata = read_metadata(path)
@@ -113,3 +114,15 @@ def load_model(path: Path | str) -> Model:
     network.eval()
     preprocessing = Preprocessing.from_dict(facts["preprocessing"])
     return Model(network, space.name, architecture, scale, preprocessing, facts["measured"])
+
+
+def _model_of_run(run: Run) -> Path:
+    """The model file of a run; where there is none the error says why."""
+    path = run.folder / "artifacts" / "best.safetensors"
+    if not path.is_file():
+        if run.configuration.get("data") is None:
+            why, do = "looked accuracies up in a table and trained no network", "Search with --data to get a model."
+        else:
+            why, do = "has not trained its network yet", f"Continue it with: archwright runs resume {run.folder}"
+        raise InputError("a run with a trained model", f"{run.folder}, which {why}", do)
+    return path

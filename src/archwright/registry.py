@@ -1,7 +1,7 @@
 """Named things: spaces, methods, proxies and data sets, found by name and extended by third parties.
 
 An entry is a ``module:attribute`` string that is imported on first use, so that listing names costs no import of torch.
-Third parties register through entry points of the group ``archwright.<kind>s``, under the name to be registered.
+Third parties register through entry points of a group such as ``archwright.spaces``, under the name to be registered.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ class Entry:
 class Registry:
     """All entries of one kind, our own and those of installed plug-ins."""
 
-    def __init__(self, kind: str, *own: Entry) -> None:
+    def __init__(self, kind: str, *own: Entry, group: str = "") -> None:
         self.kind = kind
+        self.group = f"archwright.{group or kind + 's'}"
         self._own = {entry.name: entry for entry in own}
 
     @cached_property
     def entries(self) -> dict[str, Entry]:
         """Our entries, then plug-ins; a plug-in cannot replace one of ours."""
         found = {}
-        for point in entry_points(group=f"archwright.{self.kind}s"):
+        for point in entry_points(group=self.group):
             origin = point.dist.name if point.dist else point.module
             found[point.name] = Entry(point.name, point.value, f"plug-in from {origin}")
         return {**found, **self._own}

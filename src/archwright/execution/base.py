@@ -48,12 +48,16 @@ def run_items(
     return {item.key: log.done[item.key] for item in items}
 
 
-def make_executor(name: str = "here", workers: int = 1) -> Executor:
-    """``here`` (this process) or ``processes`` (``workers`` processes of one thread each)."""
+def make_executor(name: str = "here", workers: int = 1, address: str = "") -> Executor:
+    """``here`` (this process), ``processes`` (``workers`` of one thread each) or ``ray`` (a cluster at ``address``)."""
     from archwright.execution.local import InProcess, Processes
 
     if name == "here":
         return InProcess()
     if name == "processes":
         return Processes(workers)
-    raise unknown_name("executor", name, ("here", "processes"))
+    if name == "ray":
+        from archwright.execution.ray import RayExecutor
+
+        return RayExecutor(address, workers)
+    raise unknown_name("executor", name, ("here", "processes", "ray"))

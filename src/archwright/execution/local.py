@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from itertools import islice
 
 from archwright.errors import ArchwrightError, InputError
 from archwright.execution.base import Item, Work
@@ -59,19 +60,15 @@ class Processes:
         waiting: dict[Future[Json], str] = {}
         queue = iter(items)
         try:
-            for item in queue:
+            for item in islice(queue, 2 * self.workers):
                 waiting[pool.submit(_call, work, item.payload)] = item.key
-                if len(waiting) == 2 * self.workers:
-                    break
             while waiting:
                 done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                for future in done:
-                    key = waiting.pop(future)
-                    following = next(queue, None)
-                    if following is not None:
-                        waiting[pool.submit(_call, work, following.payload)] = following.key
-                    yield key, future.result()
+                for future in sorted(done, key=lambda one: one.exception() is not None):  # results before failures
+                    yield waiting.pop(future), future.result()
                 stop.check()
+                for item in islice(queue, len(done)):
+                    waiting[pool.submit(_call, work, item.payload)] = item.key
         finally:
             for process in list((pool._processes or {}).values()):
                 process.terminate()

@@ -23,11 +23,11 @@ from pydantic import BaseModel, ConfigDict
 
 from archwright.benchmarks.base import Benchmark, load_benchmark
 from archwright.data import ImageData
+from archwright.data.request import DataRequest, load_data
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, unknown_name
 from archwright.execution.base import Executor, make_executor
 from archwright.methods.configuration import Configuration, validated
-from archwright.methods.work import DataRequest, load_data
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
@@ -111,7 +111,7 @@ class Context:
     @cached_property
     def executor(self) -> Executor:
         """Where work items run."""
-        return make_executor(self.configuration.executor, self.configuration.workers)
+        return make_executor(self.configuration.executor, self.configuration.workers, self.configuration.address)
 
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
         """A generator that depends only on the seed, the purpose and the numbers."""

@@ -16,7 +16,7 @@ from archwright.methods.registry import methods
 from archwright.models import Model, load_model
 from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Progress
-from archwright.runs.run import Run, new_folder
+from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
 
 
@@ -76,11 +76,11 @@ def search(
     stop, progress = Stop(minutes), progress or Progress()
     device = _compute_device(configuration)
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
-    folder = Path(run) if run is not None else new_folder(method, configuration.space)
-    context = Context(configuration, Run(folder, {}), device, stop, progress)
+    context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, stop, progress)
     prepared = chosen(context)
     prepared.check()
     _say_plan(prepared)
+    folder = Path(run) if run is not None else new_folder(method, configuration.space)
     context.run = Run.create(folder, configuration.model_dump(), device.describe())
     return _finish(prepared)
 
@@ -93,25 +93,33 @@ def resume(folder: Path | str, *, minutes: float | None = None, progress: Progre
     answer = run.folder / "artifacts" / "result.json"
     if answer.exists():
         return SearchResult(run.folder, read_json(answer))
-    device = _compute_device(configuration)
-    before = run.header["machine"]
-    for name, value in device.describe().items():
-        if before.get(name) != value:
-            text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
-            progress.say(f"Note: {text}")
-            run.event("changed", what=name, before=before.get(name), now=value)
-    context = Context(configuration, run, device, Stop(minutes), progress)
+    context = Context(configuration, run, _compute_device(configuration), Stop(minutes), progress)
     prepared: Method = methods.get(configuration.method)(context)
     prepared.check()
-    return _finish(prepared)
+    return _finish(prepared, resumed=True)
 
 
-def _finish(method: Method) -> SearchResult:
+def _say_differences(context: Context) -> None:
+    """What is not as it was when the run stopped: the machine, and checkpoints that were damaged since."""
+    run, before = context.run, context.run.header["machine"]
+    for name, value in context.device.describe().items():
+        if before.get(name) != value:
+            text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
+            context.progress.say(f"Note: {text}")
+            run.event("changed", what=name, before=before.get(name), now=value)
+    for text in run.damaged_checkpoints():
+        context.progress.say(f"Note: {text}")
+        run.event("damaged", what=text)
+
+
+def _finish(method: Method, resumed: bool = False) -> SearchResult:
     """Do the stages that are not done yet, under the run's lock."""
     context = method.context
     run = context.run
     with run.locked(), context.stop.on_signals():
         run.event("started", threads=context.device.threads)
+        if resumed:
+            _say_differences(context)
         try:
             for stage in method.stages():
                 if run.stage_result(stage.name) is not None:

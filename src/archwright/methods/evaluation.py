@@ -117,6 +117,8 @@ def evaluate_proposals(
             try:
                 accuracies = evaluator(chosen)
             except Interrupted:
+                done = evaluator.log.done
+                history += [Evaluated(a, done[str(a)]["accuracy"]) for a in chosen if str(a) in done]
                 if context.stop.signalled or not history:
                     raise
                 context.run.event("budget", stage=stage, evaluations=len(history))

@@ -14,29 +14,14 @@ from typing import Any
 import torch
 
 from archwright.benchmarks.base import Benchmark, load_benchmark
-from archwright.data import Augmentation, Batches, ImageData, load
+from archwright.data import Augmentation, Batches, ImageData
+from archwright.data.request import DataRequest, load_data
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Network, Scale, Space
 from archwright.spaces.registry import spaces
 from archwright.training import Accuracy, Recipe, evaluate, train
-
-
-@dataclass(frozen=True)
-class DataRequest:
-    """Which images to load, and how."""
-
-    spec: str
-    seed: int
-    image_size: int | None = None
-    skip_bad: bool = False
-
-
-@lru_cache(maxsize=2)
-def load_data(request: DataRequest) -> ImageData:
-    """The images, loaded once a process."""
-    return load(request.spec, seed=request.seed, image_size=request.image_size, skip_bad=request.skip_bad)
 
 
 @lru_cache(maxsize=2)

@@ -1,6 +1,6 @@
 """The training-free metrics by name. Listing them imports no torch.
 
-Third parties add theirs through the entry-point group ``archwright.proxys``, each an
+Third parties add theirs through the entry-point group ``archwright.proxies``, each an
 `archwright.proxies.metrics.Proxy`.
 """
 
@@ -24,4 +24,5 @@ PROXIES = Registry(
     Entry("naswot", f"{_HOME}:NASWOT", "log-determinant of the Hamming kernel of ReLU patterns"),
     Entry("params", f"{_HOME}:PARAMS", "number of convolution and linear weights, the honest baseline"),
     Entry("macs", f"{_HOME}:MACS", "multiply-accumulates for one image, the honest baseline"),
+    group="proxies",
 )

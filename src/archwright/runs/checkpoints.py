@@ -48,7 +48,7 @@ class Checkpoints:
             try:
                 return int(path.stem), load_tree(path)
             except RunError as error:
-                self.warnings.append(f"{error} The checkpoint before it is used.")
+                self.warnings.append(f"{error} The one before it is used, or else the training starts anew.")
         return None
 
     def clear(self) -> None:

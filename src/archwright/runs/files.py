@@ -25,7 +25,7 @@ Json: TypeAlias = Any
 Tree: TypeAlias = Any
 """Nested dicts (string or integer keys), lists and tuples of tensors, NumPy arrays and JSON scalars."""
 
-_TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__", "__pairs__"
+_MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__", "__pairs__"
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -76,13 +76,13 @@ class JsonLines:
         """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         line = (json.dumps(record) + "\n").encode()
-        with self.path.open("ab") as file:
+        with self.path.open("ab", buffering=0) as file:  # a buffer would try to write the rest again on closing
             start = self._whole_bytes()
             if file.tell() != start:
                 file.truncate(start)
             try:
-                file.write(line)
-                file.flush()
+                while line:
+                    line = line[file.write(line) :]
                 os.fsync(file.fileno())
             except OSError:
                 os.truncate(self.path, start)
@@ -111,7 +111,7 @@ class JsonLines:
                     return
                 try:
                     yield json.loads(line)
-                except json.JSONDecodeError as error:
+                except ValueError as error:
                     raise RunError(f"expected a JSON object in line {number} of {self.path}, got {error}.") from error
 
 
@@ -148,11 +148,11 @@ def _pack(node: Tree, tensors: dict[str, torch.Tensor]) -> Json:
     if isinstance(node, torch.Tensor | np.ndarray):
         name = str(len(tensors))
         is_array = isinstance(node, np.ndarray)
-        tensor = torch.from_numpy(np.ascontiguousarray(node)) if isinstance(node, np.ndarray) else node.detach().cpu()
+        tensor = torch.from_numpy(np.array(node, order="C")) if isinstance(node, np.ndarray) else node.detach().cpu()
         tensors[name] = tensor.clone(memory_format=torch.contiguous_format)
         return {_ARRAY if is_array else _TENSOR: name}
     if isinstance(node, dict):
-        if all(isinstance(key, str) for key in node):
+        if all(isinstance(key, str) and key not in _MARKS for key in node):
             return {key: _pack(value, tensors) for key, value in node.items()}
         return {_PAIRS: [[key, _pack(value, tensors)] for key, value in node.items()]}
     if isinstance(node, tuple):

@@ -60,7 +60,8 @@ class Run:
             raise InputError(
                 "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
             )
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        leftover = re.compile(r"\.run\.json\.\d+\.tmp")  # of a kill while the header was written
+        if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
             raise InputError("a new or empty folder for the run", str(folder))
         header = {
             "format": FORMAT,
@@ -135,6 +136,15 @@ class Run:
         """The checkpoints of a stage or of one of its items (``stage/item``)."""
         return Checkpoints(self.folder / "checkpoints" / name)
 
+    def damaged_checkpoints(self) -> list[str]:
+        """One sentence for each newest checkpoint that does not read back whole."""
+        found = []
+        for folder in sorted({path.parent for path in (self.folder / "checkpoints").rglob("[0-9]*.safetensors")}):
+            checkpoints = Checkpoints(folder)
+            checkpoints.latest()
+            found += checkpoints.warnings
+        return found
+
     def items(self, name: str) -> ItemLog:
         """The finished work items of a stage."""
         return ItemLog(self.folder / "items" / f"{name}.jsonl")
@@ -175,14 +185,17 @@ def runs_root() -> Path:
 
 
 def new_folder(*parts: str) -> Path:
-    """A folder name that does not exist yet, of the time and ``parts``, in the runs root."""
+    """A new, empty folder in the runs root, named by the time and ``parts``; no other process gets the same."""
     stem = "-".join(
         [time.strftime("%Y%m%d-%H%M%S"), *(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)]
     )
     for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
         folder = runs_root() / f"{stem}{suffix}"
-        if not folder.exists():
-            return folder
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        return folder
     raise RunError(f"expected a free run name in {runs_root()}, got a thousand runs called {stem}.")
 
 

@@ -123,7 +123,7 @@ class ElasticBlock(nn.Module):
         Gives one tensor for each setting that occurs, with the images sorted by kernel.
         """
         width, total = self.expansions[number] * self.in_channels, len(x)
-        inner = self.activation(normalised(self.expand_norm, F.conv2d(x, first(self.expand.weight, width)), 1.0))
+        inner = self.activation(normalised(self.expand_norm, pointwise(x, first(self.expand.weight, width)), 1.0))
         by_setting: list[list[Tensor]] = [[] for _ in self.settings]
         for kernel, part in enumerate(split_rows(inner, counts.sum(1).tolist())):
             if len(part):
@@ -139,7 +139,7 @@ class ElasticBlock(nn.Module):
             if parts:
                 if self.settings[setting]:
                     parts = self._gated(parts, width)
-                projected = [F.conv2d(part, weight) for part in parts]
+                projected = [pointwise(part, weight) for part in parts]
                 y = projected[0] if len(projected) == 1 else torch.cat(projected)
                 outputs.append(normalised(self.project_norms[number * len(self.settings) + setting], y, 1.0))
         return outputs
@@ -254,6 +254,11 @@ class ElasticSupernet(nn.Module):
 def first(weight: Tensor, width: int, dim: int = 0) -> Tensor:
     """The first ``width`` entries of a dimension; the tensor itself if these are all."""
     return weight if weight.shape[dim] == width else weight.narrow(dim, 0, width)
+
+
+def pointwise(x: Tensor, weight: Tensor) -> Tensor:
+    """1x1 convolution of x (B, C, H, W) with weight (D, C, 1, 1) as one matrix product, the fastest for small groups."""
+    return F.linear(x.permute(0, 2, 3, 1), weight[:, :, 0, 0]).permute(0, 3, 1, 2)
 
 
 def take_rows(x: Tensor, rows: Ints) -> Tensor:

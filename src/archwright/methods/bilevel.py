@@ -1,0 +1,142 @@
+"""The pieces that every differentiable search is put together from: losses on two halves, gradients, descent.
+
+A search moves weights w (one copy or two) and architecture parameters alpha by the losses L_t on the half D_t and L_v on
+the half D_v of the training images. What is differentiated decides what a pass costs: architecture parameters that take
+no gradient are detached before the forward pass, and weights that take none are left out of the backward pass.
+Nothing here knows a supernet: a network is any module the objective understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from archwright.training import BatchSource, Position
+from archwright.training.schedule import Schedule
+
+Alphas: TypeAlias = dict[str, Tensor]
+Batch: TypeAlias = tuple[Tensor, Tensor]
+Objective: TypeAlias = Callable[[nn.Module, Alphas, Batch, Position], Tensor]
+"""Mean loss of a network with these architecture parameters on a batch; a 0-d tensor."""
+
+Half: TypeAlias = Literal["train", "validation"]
+
+
+class ArchitectureParameters(nn.Module):
+    """alpha: one trainable tensor for each decision."""
+
+    def __init__(self, values: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.tensors = nn.ParameterDict({name: nn.Parameter(value) for name, value in values.items()})
+
+    def get(self, *, detached: bool) -> Alphas:
+        """The tensors by decision, with or without their part in the graph."""
+        return {name: value.detach() if detached else value for name, value in self.tensors.items()}
+
+
+@dataclass
+class Variable:
+    """Parameters that one optimiser moves by a schedule of their own; ``clip`` bounds the gradient's norm (0: off)."""
+
+    parameters: list[nn.Parameter]
+    optimizer: torch.optim.Optimizer
+    schedule: Schedule
+    clip: float = 0.0
+
+    def rate(self, position: Position) -> float:
+        """Learning rate at ``position``."""
+        return self.schedule(position)
+
+    def descend(self, gradients: Sequence[Tensor], position: Position) -> None:
+        """One step of the optimiser along ``gradients``, one for each parameter."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate(position)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        if self.clip > 0:
+            nn.utils.clip_grad_norm_(self.parameters, self.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+@dataclass
+class WeightCopy:
+    """A network and what moves its weights."""
+
+    network: nn.Module
+    variable: Variable
+
+    @property
+    def weights(self) -> list[nn.Parameter]:
+        """The trainable weights, in the order of every gradient."""
+        return self.variable.parameters
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Loss of one pass and its gradients; an empty list where none was asked for."""
+
+    loss: Tensor
+    weights: list[Tensor]
+    architecture: list[Tensor]
+
+
+@dataclass
+class Problem:
+    """The two losses. ``passes`` counts forward-backward passes.
+
+    Attributes:
+        objective: the loss of a network on a batch.
+        train: batches of D_t.
+        validation: batches of D_v.
+        architecture: alpha and what moves it.
+    """
+
+    objective: Objective
+    train: BatchSource
+    validation: BatchSource
+    alpha: ArchitectureParameters
+    architecture: Variable
+    passes: int = 0
+    _last: dict[Half, tuple[int, Batch]] = field(default_factory=dict)
+
+    def batch(self, half: Half, position: Position) -> Batch:
+        """The position's batch of a half; made once for all passes of a step."""
+        index, batch = self._last.get(half, (-1, None))
+        if batch is None or index != position.index:
+            source = self.train if half == "train" else self.validation
+            batch = source.get(position.epoch, position.step)
+            self._last[half] = position.index, batch
+        return batch
+
+    def gradients(
+        self, network: nn.Module, weights: Sequence[nn.Parameter], half: Half, position: Position, wrt: str
+    ) -> Gradients:
+        """One pass on the position's batch of a half; ``wrt`` is ``weights``, ``architecture`` or ``both``."""
+        self.passes += 1
+        alphas = self.alpha.get(detached=wrt == "weights")
+        loss = self.objective(network, alphas, self.batch(half, position), position)
+        asked = [] if wrt == "architecture" else list(weights)
+        count = len(asked)
+        asked += [] if wrt == "weights" else list(self.architecture.parameters)
+        found = torch.autograd.grad(loss, asked, allow_unused=True, materialize_grads=True)
+        return Gradients(loss.detach(), list(found[:count]), list(found[count:]))
+
+
+def losses(train: Tensor, validation: Tensor) -> dict[str, Tensor]:
+    """A step's metrics; the loop watches ``loss``."""
+    return {"loss": train + validation, "train_loss": train, "validation_loss": validation}
+
+
+def norm(tensors: Sequence[Tensor]) -> Tensor:
+    """Euclidean norm of all entries together."""
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(tensors))))
+
+
+def sums(first: Sequence[Tensor], second: Sequence[Tensor], factor: float = 1.0) -> list[Tensor]:
+    """``first + factor * second``, tensor by tensor."""
+    return list(torch._foreach_add(list(first), list(second), alpha=factor))

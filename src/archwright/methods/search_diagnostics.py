@@ -1,0 +1,132 @@
+"""What a differentiable search reports of itself each epoch, and the plot of it.
+
+The equilibrium equations (9) of RARTS hold where a search has settled; their residuals are norms of
+
+    lam grad_w L_t(w, a) + beta (w - y),   grad_y L_v(y, a) + beta (y - w),   lam grad_a L_t(w, a) + grad_a L_v(y, a)
+
+(+ the latency term in the last). A search with one copy is the case y = w, lam = 1, beta = 0, and the Lagrangian is then
+the sum of both losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from archwright.methods.bilevel import Problem, WeightCopy, norm, sums
+from archwright.methods.derivation import operation_decisions, strongest_columns
+from archwright.spaces.base import Space
+from archwright.training import Position
+
+COLLAPSE_SHARE = 0.5
+"""A cell whose strongest operation is a skip connection on more than this share of its edges is called collapsing."""
+
+
+def equilibrium(
+    problem: Problem, w: WeightCopy, y: WeightCopy, lam: float, beta: float, penalty: Sequence[Tensor], cost: float
+) -> dict[str, float]:
+    """Lagrangian (5), distance of the copies and the residuals of (9) on one fixed batch of each half.
+
+    Args:
+        problem: with one batch a half.
+        w: copy trained on D_t.
+        y: copy trained on D_v; ``w`` itself where there is one copy.
+        lam: weight of the training loss.
+        beta: strength of the coupling.
+        penalty: gradient of the latency term by decision; empty for none.
+        cost: value of the latency term.
+    """
+    here = Position.at(0, 1, 1)
+    train = problem.gradients(w.network, w.weights, "train", here, "both")
+    validation = problem.gradients(y.network, y.weights, "validation", here, "both")
+    with torch.no_grad():
+        apart = sums(y.weights, w.weights, -1.0)
+        distance = norm(apart)
+        scaled = torch._foreach_mul(train.weights, lam)
+        architecture = sums(validation.architecture, train.architecture, lam)
+        if penalty:
+            architecture = sums(architecture, penalty)
+        lagrangian = validation.loss + lam * train.loss + beta / 2 * distance**2 + cost
+        return {
+            "train_loss_w": float(train.loss),
+            "validation_loss_y": float(validation.loss),
+            "lagrangian": float(lagrangian),
+            "distance": float(distance),
+            "residual_w": float(norm(sums(scaled, apart, -beta))),
+            "residual_y": float(norm(sums(validation.weights, apart, beta))),
+            "residual_alpha": float(norm(architecture)),
+        }
+
+
+def cell_state(space: Space[Any], weights: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
+    """For each decision, from its softmax weights (rows, choices): mean entropy of a row in nats, and the skip share.
+
+    The skip share is the part of the rows whose strongest operation other than ``none`` is a skip connection;
+    ``skip_weight`` is the mean weight of the skip connection.
+    """
+    skip = space.operations.index("skip_connect") if "skip_connect" in space.operations else None
+    found = {}
+    for name, tensor in weights.items():
+        array = tensor.detach().double().cpu().numpy()
+        state = {"entropy": float(-(array * np.log(np.maximum(array, 1e-300))).sum(axis=1).mean())}
+        if skip is not None and name in operation_decisions(space):
+            state["skip_share"] = float((strongest_columns(space, array) == skip).mean())
+            state["skip_weight"] = float(array[:, skip].mean())
+        found[name] = state
+    return found
+
+
+def collapse_warning(before: Mapping[str, Any] | None, now: Mapping[str, Any], epoch: int) -> str:
+    """A sentence where a cell's skip share has just risen above :data:`COLLAPSE_SHARE`; else empty."""
+    words = []
+    for name, state in now.items():
+        share = state.get("skip_share", 0.0)
+        old = 0.0 if before is None else before[name].get("skip_share", 0.0)
+        if share > COLLAPSE_SHARE >= old:
+            words.append(f"{share:.0%} of the edges of {name!r} prefer a skip connection (epoch {epoch + 1})")
+    if not words:
+        return ""
+    return f"Warning: the search may be collapsing: {'; '.join(words)}. Fewer epochs or method rarts may help."
+
+
+def plot_diagnostics(records: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Losses, distance, residuals, entropy and skip share over the epochs, saved as an image."""
+    from matplotlib.figure import Figure
+
+    epochs = [record["epoch"] + 1 for record in records]
+    figure = Figure(figsize=(11, 6), layout="constrained")
+    axes = figure.subplots(2, 3).ravel()
+
+    def draw(axis: Any, title: str, lines: Mapping[str, Sequence[float]], log: bool = False) -> None:
+        for label, values in lines.items():
+            axis.plot(epochs, values, label=label)
+        axis.set_title(title)
+        axis.set_xlabel("epoch")
+        if log and all(value > 0 for values in lines.values() for value in values):
+            axis.set_yscale("log")
+        if len(lines) > 1:
+            axis.legend(fontsize=8)
+
+    def column(name: str) -> list[float]:
+        return [record[name] for record in records]
+
+    draw(axes[0], "loss", {"train": column("train_loss"), "validation": column("validation_loss")})
+    draw(axes[1], "Lagrangian", {"Lagrangian": column("lagrangian")})
+    draw(axes[2], "distance of the copies |y - w|", {"distance": column("distance")})
+    residuals = {name: column(f"residual_{name}") for name in ("w", "y", "alpha")}
+    draw(axes[3], "residuals of the equilibrium", residuals, log=True)
+    cells = records[0]["cells"]
+    draw(axes[4], "entropy (nats)", {name: [record["cells"][name]["entropy"] for record in records] for name in cells})
+    shares = {
+        name: [record["cells"][name]["skip_share"] for record in records]
+        for name in cells
+        if "skip_share" in cells[name]
+    }
+    draw(axes[5], f"skip share (warning above {COLLAPSE_SHARE:.0%})", shares)
+    axes[5].set_ylim(-0.05, 1.05)
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,184 @@
+"""Score many architectures: each canonical class once, in chunks, on any executor, every finished chunk recorded.
+
+NAS-Bench-201 runs stacked (`archwright.proxies.stacked`); other spaces build one network at a time. A *draw* is one
+initialisation and one mini-batch; a score is the mean over ``replicates`` draws (of the logarithm where the metric is a
+positive scale). Memory holds one chunk at a time, whatever the number of architectures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from archwright.data import ImageData
+from archwright.data.request import DataRequest, load_data
+from archwright.errors import InputError
+from archwright.execution.base import Executor, Item, run_items
+from archwright.proxies.initialise import Initialisation
+from archwright.proxies.score import Scores, combine, find_proxies, score
+from archwright.proxies.stacked import ProxyScale, score_stacked
+from archwright.runs.files import Json
+from archwright.runs.progress import Progress
+from archwright.runs.run import ItemLog
+from archwright.runs.stop import Stop
+from archwright.spaces.base import Architecture, Scale, Space
+from archwright.spaces.nasbench201 import Cell201
+from archwright.spaces.registry import spaces
+
+CHUNK = {"nasbench201": 256}
+"""Architectures a work item; spaces without a stacked program take 16."""
+
+
+@dataclass(frozen=True)
+class ScoreRequest:
+    """What to score with: metrics, the small network that stands in for the real one, and the draws.
+
+    Attributes:
+        metrics: registered names.
+        data: images the mini-batches come from.
+        channels, cells, image_size: of the stand-in network; images are averaged down to ``image_size``.
+        batch_size: of each draw's mini-batch.
+        labels: ``true``, or ``random`` to show that a metric does not need them.
+        replicates: draws that are averaged.
+        seed: the draws are numbered from it; requests of different seeds share no draw.
+    """
+
+    metrics: tuple[str, ...]
+    data: DataRequest
+    channels: int = 4
+    cells: int = 1
+    image_size: int = 16
+    batch_size: int = 64
+    initialisation: Initialisation = "lecun"
+    ntk: Literal["contracted", "exact"] = "contracted"
+    labels: Literal["true", "random"] = "true"
+    replicates: int = 1
+    seed: int = 0
+
+    def to_json(self) -> Json:
+        """Plain fields; :meth:`from_json` inverts it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Json) -> ScoreRequest:
+        """From plain fields."""
+        return cls(**{**value, "metrics": tuple(value["metrics"]), "data": DataRequest(**value["data"])})
+
+    def check(self, data: ImageData) -> None:
+        """Refuse what cannot be scored, before anything runs."""
+        find_proxies(self.metrics)
+        if self.replicates < 1:
+            raise InputError("at least one replicate", str(self.replicates))
+        if not 2 <= self.batch_size <= len(data.train):
+            raise InputError(f"a batch of 2 to {len(data.train)} images", str(self.batch_size))
+
+
+def draw_batch(request: ScoreRequest, data: ImageData, replicate: int) -> tuple[Tensor, Tensor]:
+    """The mini-batch of one draw: images (m, C, S, S), normalised, and labels (m,)."""
+    rng = np.random.default_rng([request.seed, replicate, 7])
+    indices = rng.choice(len(data.train), size=request.batch_size, replace=False)
+    images = data.normalise(data.train.pixels(indices))
+    size = min(request.image_size, data.image_size)
+    if size != data.image_size:
+        images = F.adaptive_avg_pool2d(images, size)
+    labels = data.train.labels[indices]
+    if request.labels == "random":
+        labels = rng.integers(data.classes, size=len(labels))
+    return images, torch.from_numpy(labels)
+
+
+def score_chunk(payload: Json, stop: Stop) -> Json:
+    """Work item: all metrics of some architectures in one draw, as rows of numbers."""
+    request = ScoreRequest.from_json(payload["request"])
+    data = load_data(request.data)
+    space: Space[Any] = spaces.get(payload["space"])
+    images, labels = draw_batch(request, data, payload["replicate"])
+    architectures = [space.parse(text) for text in payload["architectures"]]
+    seed = int(np.random.SeedSequence([request.seed, payload["replicate"]]).generate_state(1)[0])
+    if request.ntk == "contracted" and all(isinstance(a, Cell201) for a in architectures):
+        operations = np.array([a.operations for a in architectures])
+        proxies = find_proxies(request.metrics)
+        scale = ProxyScale(request.channels, request.cells, data.classes)
+        found = score_stacked(
+            operations, images, labels, proxies, seed=seed, scale=scale, initialisation=request.initialisation
+        )
+        return np.stack([found[name] for name in request.metrics], axis=1).tolist()
+    small = Scale(request.channels, request.cells, data.classes, images.shape[-1], data.image_channels)
+    networks = (space.build(architecture, small) for architecture in architectures)
+    scores = score(
+        networks, (images, labels), request.metrics, ntk=request.ntk, initialisation=request.initialisation, seed=seed
+    )
+    return scores.values.tolist()
+
+
+def score_architectures(
+    space: Space[Any],
+    architectures: Sequence[Architecture],
+    request: ScoreRequest,
+    *,
+    executor: Executor,
+    log: ItemLog,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """Scores (A, M) of ``architectures``; canonical twins are scored once and share the result."""
+    request.check(load_data(request.data))
+    if not architectures:
+        raise InputError("at least one architecture to score", "none")
+    classes: dict[Architecture, int] = {}
+    member = [classes.setdefault(space.canonical(architecture), len(classes)) for architecture in architectures]
+    texts = [str(architecture) for architecture in classes]
+    size = CHUNK.get(space.name, 16)
+    items = []
+    for replicate in range(request.replicates):
+        for start in range(0, len(texts), size):
+            payload = {
+                "space": space.name,
+                "architectures": texts[start : start + size],
+                "request": request.to_json(),
+                "replicate": replicate,
+            }
+            items.append(Item(f"{replicate}:{start}", payload))
+    progress = progress or Progress()
+    with progress.task("scoring", len(items), sum(item.key in log.done for item in items)) as bar:
+        found = run_items(executor, score_chunk, items, log, stop or Stop(), bar)
+    per_replicate = len(items) // request.replicates
+    rows = [
+        np.concatenate([np.array(found[item.key]) for item in items[r * per_replicate : (r + 1) * per_replicate]])
+        for r in range(request.replicates)
+    ]
+    draws = np.stack(rows, axis=1)
+    return combine(find_proxies(request.metrics), draws[np.array(member)])
+
+
+def cached_scores(
+    folder: Path,
+    space: Space[Any],
+    architectures: Sequence[Architecture],
+    request: ScoreRequest,
+    *,
+    executor: Executor,
+    progress: Progress | None = None,
+) -> Scores:
+    """As :func:`score_architectures`, kept in ``folder`` under a name made of everything that decides the result."""
+    digest = hashlib.sha256(json.dumps([space.name, request.to_json()]).encode())
+    digest.update(load_data(request.data).fingerprint.encode())
+    for architecture in architectures:
+        digest.update(str(architecture).encode())
+    log = ItemLog(folder / f"{digest.hexdigest()[:24]}.jsonl")
+    return score_architectures(space, architectures, request, executor=executor, log=log, progress=progress)
+
+
+def log_scores(scores: Scores, metric: str) -> NDArray[np.float64]:
+    """Natural logarithm of a positive metric, (A,), with zero at the smallest positive number."""
+    return np.log(np.maximum(scores[metric], 1e-300))
