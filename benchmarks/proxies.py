@@ -79,7 +79,7 @@ def seconds_for_space(variant: dict, workers: int) -> float:
 
 
 def seconds_per_module(variant: dict, sample: int) -> float:
-    """Seconds for one architecture scored as an `nn.Module` of its own, median over a random sample."""
+    """Seconds for one architecture scored as an `nn.Module` of its own, mean over a random sample."""
     x, y = images(variant["pixels"], variant["batch"])
     scale = Scale(channels=CHANNELS, cells=variant["cells"], image_size=variant["pixels"])
     rows = all_operations()[np.random.default_rng(1).choice(15_625, sample + 2, replace=False)]

@@ -12,9 +12,15 @@ A broken promise is an ``AssertionError`` that names it. Nothing here depends on
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import random
-from collections.abc import Callable
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +28,11 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from archwright.errors import InputError
+from archwright.errors import InfeasibleError, InputError
+from archwright.runs.progress import Bar, Progress
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.operations import Cost
+from archwright.spaces.registry import spaces
 
 AnySpace = Space[Any]
 
@@ -225,3 +233,127 @@ def measured_cost(space: AnySpace, architecture: Any, scale: Scale) -> Cost:
             network(image)
     params = sum(parameter.numel() for parameter in network.parameters())
     return Cost(params, counter.get_total_flops() // 2)
+
+
+# --- methods ---------------------------------------------------------------------------------------------------------
+
+
+def check_method(name: str, *, kills: int = 3, **settings: Any) -> None:
+    """Check the contract of :mod:`archwright.methods.base` for the registered method ``name`` by small searches.
+
+    Args:
+        name: registered name.
+        kills: how many moments, spread over the search, it is killed at and resumed from.
+        settings: of the search, beside or instead of a tiny one on the embedded digits; options of the method too.
+    """
+    from archwright.methods.registry import methods
+
+    settings = {"data": "digits", "channels": 4, "cells": 1, "epochs": 1, "final_epochs": 1, "seed": 1} | settings
+    if "evaluations" in methods.get(name).Options.model_fields:
+        settings = {"evaluations": 3} | settings
+    with tempfile.TemporaryDirectory() as folder:
+        _check_method_refusals(name, Path(folder) / "refused", settings)
+        counter = _KillAt(None)
+        expected = _answer(name, Path(folder) / "whole", counter, settings)
+        _check_answer(name, expected)
+        assert _answer(name, Path(folder) / "again", _KillAt(None), settings) == expected, (
+            f"{name}: the same seed gives the same answer, whatever the state of global generators"
+        )
+        for number in range(kills):
+            moment = 1 + number * (counter.count - 1) // max(1, kills - 1)
+            killed = _answer(name, Path(folder) / f"killed-{number}", _KillAt(moment), settings)
+            assert killed == expected, f"{name}: killed at moment {moment} of {counter.count} and resumed, it differs"
+
+
+class _Killed(BaseException):
+    """Not an Exception, so that nothing on the way handles it: the nearest thing to a kill inside one process."""
+
+
+class _KillAt(Progress):
+    """Counts the moments at which a run under way shows something; raises at one of them."""
+
+    def __init__(self, moment: int | None) -> None:
+        self.moment, self.count = moment, 0
+
+    def tick(self) -> None:
+        """One more moment has come."""
+        self.count += 1
+        if self.count == self.moment:
+            raise _Killed
+
+    @contextmanager
+    def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
+        """A bar that ticks."""
+        self.tick()
+        yield _TickingBar(self)
+
+
+class _TickingBar(Bar):
+    def __init__(self, clock: _KillAt) -> None:
+        self._clock = clock
+
+    def advance(self, count: int = 1) -> None:
+        self._clock.tick()
+
+
+def _answer(name: str, folder: Path, progress: _KillAt, settings: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a search, resumed if ``progress`` kills it, without times and places, and with its weights."""
+    from archwright.methods.engine import resume, search
+
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - put back below
+    shift = zlib.crc32(folder.name.encode())
+    random.seed(shift)
+    np.random.seed(shift)  # noqa: NPY002
+    torch.manual_seed(shift)
+    try:
+        result = search(name, run=folder, progress=progress, **settings)
+    except _Killed:
+        result = resume(folder)
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002
+        torch.set_rng_state(states[2])
+    again = resume(folder).answer
+    assert again == result.answer, f"{name}: resuming a finished run returns its answer"
+    stored = json.loads(json.dumps(result.answer))
+    assert stored == result.answer, f"{name}: the answer is plain JSON"
+    weights = folder / "artifacts" / "best.safetensors"
+    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.exists() else None
+    return {key: value for key, value in stored.items() if key not in ("seconds", "run")} | {"weights": digest}
+
+
+def _check_answer(name: str, answer: dict[str, Any]) -> None:
+    """What scripts rely on."""
+    for key in ("method", "space", "data", "seed", "best", "front", "evaluations"):
+        assert key in answer, f"{name}: the answer has {key!r}"
+    best = answer["best"]
+    space: AnySpace = spaces.get(answer["space"])
+    assert str(space.parse(best["architecture"])) == best["architecture"], f"{name}: best.architecture parses back"
+    assert 0 <= best["accuracy"] <= 100, f"{name}: best.accuracy is in percent, got {best['accuracy']}"
+    assert best["accuracy_on"], f"{name}: the answer says what the accuracy was measured on"
+    assert best["params"] > 0, f"{name}: best.params is positive"
+    assert best["macs"] > 0, f"{name}: best.macs is positive"
+
+
+def _check_method_refusals(name: str, folder: Path, settings: dict[str, Any]) -> None:
+    """What cannot work is refused before anything is written."""
+    from archwright.methods.engine import search
+
+    bad: dict[str, dict[str, Any]] = {
+        "an unknown option": {"no_such_option": 1},
+        "an unknown space": {"space": "no_such_space"},
+        "unknown data": {"data": "no_such_data"},
+        "an unknown limit": {"limits": {"colour": 1.0}},
+        "a negative seed": {"seed": -1},
+        "images smaller than the network's stride": {"image_size": 1},
+    }
+    for what, wrong in bad.items():
+        refused = _refused(lambda wrong=wrong: search(name, run=folder, **{**settings, **wrong}))
+        assert refused, f"{name}: {what} is refused by an InputError"
+    try:
+        search(name, run=folder, **{**settings, "limits": {"params": 1.0}})
+        message = ""
+    except InfeasibleError as error:
+        message = str(error)
+    assert "from" in message, f"{name}: a limit that nothing meets is an InfeasibleError with the reachable range"
+    assert not folder.exists(), f"{name}: refused settings leave no run folder behind"

@@ -12,14 +12,15 @@ Split = Literal["validation", "test"]
 
 
 class Benchmark(ABC):
-    """A table of measured architectures of one space.
+    """A table of measured architectures.
 
     Accuracies are in percent, latencies in milliseconds. An unknown data set, epoch number, split or device is an
     :class:`~archwright.errors.InputError` that lists the known ones.
     """
 
     name: ClassVar[str]
-    space: ClassVar[str]
+    spaces: ClassVar[tuple[str, ...]]
+    """Names of the spaces whose architectures are in the table."""
     datasets: ClassVar[tuple[str, ...]]
     search_protocol: ClassVar[tuple[Split, int]]
     """(split, epochs) that a search may look at; the test split at the full epochs is only reported."""

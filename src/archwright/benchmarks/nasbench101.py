@@ -35,7 +35,6 @@ class NasBench101Table(Benchmark):
     """The compact archive: one row a cell."""
 
     name = "nb101"
-    space = "nasbench1shot1-3"
     spaces: ClassVar[tuple[str, ...]] = tuple(SPACES)
     """All spaces whose architectures the table covers; ``space`` is the largest."""
     datasets = ("cifar10",)

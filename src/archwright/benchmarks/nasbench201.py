@@ -26,7 +26,7 @@ _COLUMNS: tuple[tuple[Split, int], ...] = (("validation", 12), ("test", 12), ("t
 class NasBench201Table(Benchmark):
     """What both sources share: data sets, and the protocol (search on 12-epoch validation, report 200-epoch test)."""
 
-    space = "nasbench201"
+    spaces = ("nasbench201",)
     datasets = tuple(_PREFIX)
     search_protocol: ClassVar[tuple[Split, int]] = ("validation", 12)
     report_protocol: ClassVar[tuple[Split, int]] = ("test", 200)

@@ -52,10 +52,10 @@ def show_answer(result: SearchResult, as_json: bool) -> None:
         table.add_row("latency", f"{best['latency_ms']:.3f} ms")
     table.add_row("evaluations", str(answer["evaluations"]))
     table.add_row("time", f"{answer['seconds']:.1f} s")
-    table.add_row("run", answer["run"])
     console = _console()
     console.print(table)
     console.print(best["architecture"], markup=False)
+    console.print(f"Run: {answer['run']}", markup=False)  # below the table, which would break a long path
     if "model" in best:
         console.print(f"Use it with: archwright predict {answer['run']} IMAGE...", markup=False)
 

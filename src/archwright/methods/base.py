@@ -61,10 +61,9 @@ class Context:
         if self.configuration.benchmark is None:
             return None
         table = load_benchmark(self.configuration.benchmark)
-        if table.space != self.configuration.space:
-            raise InputError(
-                f"the space of the benchmark {table.name!r}, {table.space!r}", repr(self.configuration.space)
-            )
+        if self.configuration.space not in table.spaces:
+            known = ", ".join(table.spaces)
+            raise InputError(f"a space of the benchmark {table.name!r} ({known})", repr(self.configuration.space))
         if self.configuration.dataset not in table.datasets:
             raise unknown_name("data set of the benchmark", self.configuration.dataset, table.datasets)
         return table
@@ -98,6 +97,12 @@ class Context:
         self.space.check_scale(scale)
         return scale
 
+    @property
+    def trains_answer(self) -> bool:
+        """Whether the answer is trained on the data: always without a table, with one only on request."""
+        c = self.configuration
+        return c.data is not None and (c.benchmark is None or c.final_epochs is not None)
+
     @cached_property
     def recipe(self) -> Recipe:
         """How one evaluation trains."""
@@ -127,7 +132,9 @@ class Context:
 
     def costs(self, architecture: Architecture) -> dict[str, float]:
         """Parameters, multiply-accumulates and, where a device of the table is named, latency."""
-        cost = self.space.cost(architecture, self.scale)
+        in_table = self.benchmark is not None and not self.trains_answer
+        scale = self.benchmark.scale(self.configuration.dataset) if in_table and self.benchmark else self.scale
+        cost = self.space.cost(architecture, scale)
         found: dict[str, float] = {"params": cost.params, "macs": cost.macs}
         if self.benchmark is not None and self.target_device is not None:
             found["latency_ms"] = self.benchmark.latency_ms(architecture, self.target_device)

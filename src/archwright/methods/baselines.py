@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle, islice
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field, model_validator
 
+from archwright.errors import InfeasibleError
 from archwright.methods.base import Options, Stage
 from archwright.methods.evaluation import Evaluated, Evaluator, SearchMethod, evaluate_proposals, feasible_sample
 from archwright.runs.files import Json
@@ -88,7 +90,13 @@ class RandomSearch(ProposalSearch):
         """The ``number``-th of a sequence of distinct random architectures."""
         sequence = self._sequence
         while len(sequence) <= number:
-            sequence.append(feasible_sample(self.context, self._draw_new))
+            try:
+                sequence.append(feasible_sample(self.context, self._draw_new))
+            except InfeasibleError:
+                if not sequence:
+                    raise
+                # Fewer meet the limits than evaluations were asked for: they repeat, which costs nothing.
+                sequence.extend(islice(cycle(tuple(sequence)), self.options.evaluations))
             self._seen.add(sequence[-1])
         return sequence[number]
 
@@ -126,4 +134,7 @@ class Evolution(ProposalSearch):
         alive = history[-self.options.population :]
         drawn = rng.choice(len(alive), size=min(self.options.sample, len(alive)), replace=False)
         parent = max((alive[int(i)] for i in drawn), key=lambda one: one.accuracy)
-        return feasible_sample(self.context, lambda: space.mutate(parent.architecture, rng))
+        try:
+            return feasible_sample(self.context, lambda: space.mutate(parent.architecture, rng), tries=1000)
+        except InfeasibleError:  # no neighbour of the parent meets the limits
+            return feasible_sample(self.context, lambda: space.sample(rng))

@@ -74,7 +74,7 @@ class Evaluator:
         c = self.context
         if c.benchmark is not None:
             text, table = str(architecture), c.configuration.benchmark
-            return {"architecture": text, "benchmark": table, "dataset": c.configuration.dataset}
+            return {"architecture": text, "space": c.space.name, "benchmark": table, "dataset": c.configuration.dataset}
         return training_job(c, architecture, self._checkpoints(architecture)).to_json()
 
     def _checkpoints(self, architecture: Architecture) -> str:
@@ -154,11 +154,16 @@ class SearchMethod(Method):
         raise NotImplementedError
 
     def stages(self) -> list[Stage]:
-        """The method's own, then train (where there are images) and answer."""
+        """The method's own, then train (unless a table gives the answer's accuracy) and answer."""
         own = self.search_stages()
         training = [Stage("train", "train the chosen network", lambda: self._train(own[-1].name))]
-        has_data = self.context.configuration.data is not None
-        return own + (training if has_data else []) + [Stage("answer", "answer", lambda: self._answer(own[-1].name))]
+        rest = training if self.trains_answer else []
+        return own + rest + [Stage("answer", "answer", lambda: self._answer(own[-1].name))]
+
+    @property
+    def trains_answer(self) -> bool:
+        """Whether the chosen network is trained on the data."""
+        return self.context.trains_answer
 
     def chosen(self, stage: str) -> Architecture:
         """The architecture that ``stage`` ended with."""
@@ -195,16 +200,14 @@ class SearchMethod(Method):
         if not context.feasible(architecture):
             raise RunError(f"the chosen architecture {architecture} breaks the limits; this is a bug.")
         best: dict[str, Json] = {"architecture": str(architecture)}
-        trained = context.run.stage_result("train")
-        if trained is not None:
-            best |= trained
-        elif context.benchmark is not None:
+        if context.benchmark is not None:
             split, epochs = context.benchmark.report_protocol
             tests = {d: context.benchmark.accuracy(architecture, d, epochs, split) for d in context.benchmark.datasets}
-            best["accuracy"] = tests[context.configuration.dataset]
-            best["accuracy_on"] = (
-                f"{context.configuration.dataset} {split} after {epochs} epochs ({context.benchmark.name} table)"
-            )
+            dataset = context.configuration.dataset
+            best["accuracy"] = tests[dataset]
+            best["accuracy_on"] = f"{dataset} {split} after {epochs} epochs ({context.benchmark.name} table)"
             best["tests"] = tests
+        if context.trains_answer:
+            best |= self.result("train")
         best["search_accuracy"], best["search_accuracy_on"] = search["accuracy"], search["accuracy_on"]
         return {"best": best | context.costs(architecture), "front": [], "evaluations": search["evaluations"]}

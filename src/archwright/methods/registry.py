@@ -8,4 +8,10 @@ methods = Registry(
     "method",
     Entry("random", "archwright.methods.baselines:RandomSearch", "distinct random architectures, the best one wins"),
     Entry("evolution", "archwright.methods.baselines:Evolution", "regularised evolution: mutate the young and fit"),
+    Entry("hnas", "archwright.methods.hnas:Hnas", "training-free scores boosted by Bayesian optimisation"),
+    Entry("darts", "archwright.methods.darts:Darts", "DARTS by gradients on a supernet, first or second order"),
+    Entry("milenas", "archwright.methods.darts:MiLeNas", "MiLeNAS: architecture from both halves of the data"),
+    Entry("gdas", "archwright.methods.darts:Gdas", "GDAS: one sampled path a step"),
+    Entry("snas", "archwright.methods.darts:Snas", "SNAS: soft samples, weights and architecture together"),
+    Entry("rarts", "archwright.methods.rarts:Rarts", "RARTS: two coupled copies of the weights, no collapse"),
 )

@@ -32,7 +32,7 @@ def _table(spec: str) -> Benchmark:
 def look_up(payload: Json, stop: Stop) -> Json:
     """Accuracy of ``payload["architecture"]`` in a table, by the protocol that a search may look at."""
     table = _table(payload["benchmark"])
-    architecture = spaces.get(table.space).parse(payload["architecture"])
+    architecture = spaces.get(payload["space"]).parse(payload["architecture"])
     split, epochs = table.search_protocol
     return {"accuracy": table.accuracy(architecture, payload["dataset"], epochs, split)}
 

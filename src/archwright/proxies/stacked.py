@@ -304,7 +304,7 @@ def score_stacked(
     seed: int = 0,
     scale: ProxyScale | None = None,
     initialisation: Initialisation = "lecun",
-    stack: int = 32,
+    stack: int = 64,
     weights: Weights | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Score NAS-Bench-201 architectures, ``stack`` networks at a time.

@@ -1,7 +1,7 @@
 """A depth-wise convolution that trains fast on tiny images.
 
-The CPU library has no good kernel for the weight gradient where the image is smaller than the kernel: for a 5x5 kernel on
-4x4 images it takes fifty times as long as the forward pass, most of a training step at 8 px. Taps that never meet a
+The CPU library has no good kernel for the weight gradient where the image is smaller than the kernel: for a 5x5 kernel
+on 4x4 images it takes fifty times as long as the forward pass, most of a training step at 8 px. Taps that never meet a
 pixel are left out, and what remains is padded to the size of the kernel, which gives the same numbers.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 
 def depthwise_convolution(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """x (B, C, H, W) with weight (C, 1, k, k), k odd and padding k // 2, to (B, C, ceil(H/stride), ceil(W/stride))."""
+    """X (B, C, H, W) with weight (C, 1, k, k), k odd and padding k // 2, to (B, C, ceil(H/stride), ceil(W/stride))."""
     kernel, channels, (rows, columns) = weight.shape[-1], x.shape[1], x.shape[2:]
     if not torch.is_grad_enabled() or min(rows, columns) >= kernel:
         return F.conv2d(x, weight, None, stride, kernel // 2, groups=channels)

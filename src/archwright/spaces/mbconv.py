@@ -4,8 +4,8 @@ An architecture's text has one timm-style word a block, ``|`` between the blocks
 
     ir_r1_k3_s2_e6_c24|ir_r1_k5_s1_e3_c24_se0.25/ir_r1_k3_s2_e2_c40|ir_r1_k3_s1_e2_c40/...
 
-with kernel k, stride s, expansion e, output channels c, and ``se0.25`` where squeeze-excite is on. Widths and strides of
-the stages are thus part of the architecture; everything else (stem, last layers, classes, image size) is the
+with kernel k, stride s, expansion e, output channels c, and ``se0.25`` where squeeze-excite is on. Widths and strides
+of the stages are thus part of the architecture; everything else (stem, last layers, classes, image size) is the
 :class:`MbConvScale`'s. The networks are in :mod:`archwright.spaces.mbconv_network`.
 """
 
@@ -15,7 +15,6 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -84,9 +83,7 @@ class MbConvArchitecture(Architecture):
             if len({block.channels for block in blocks}) > 1:
                 raise InputError(f"one width in stage {number}", f"{[block.channels for block in blocks]}")
             if any(block.stride != 1 for block in blocks[1:]):
-                raise InputError(
-                    f"a stride only in the first block of stage {number}", f"{[b.stride for b in blocks]}"
-                )
+                raise InputError(f"a stride only in the first block of stage {number}", f"{[b.stride for b in blocks]}")
             for block in blocks:
                 if block.kernel % 2 == 0 or min(block.kernel, block.stride, block.expansion, block.channels) < 1:
                     raise InputError("an odd kernel and positive stride, expansion and channels", str(block))
@@ -149,7 +146,7 @@ class MbConv(Space[MbConvArchitecture]):
     def size(self) -> int:
         """Every stage has some depth d and one configuration for each of its d blocks."""
         count = len(self.configurations)
-        return sum(count**depth for depth in self.scale.depths) ** self.stages
+        return int(sum(count**depth for depth in self.scale.depths) ** self.stages)
 
     @property
     def decisions(self) -> dict[str, tuple[int, int]]:
@@ -232,7 +229,8 @@ class MbConv(Space[MbConvArchitecture]):
                 match = _BLOCK_TEXT.fullmatch(word)
                 if match is None:
                     raise InputError(
-                        f"a block like 'ir_r1_k5_s1_e3_c24_se0.25' in stage {number}", repr(word[:60]),
+                        f"a block like 'ir_r1_k5_s1_e3_c24_se0.25' in stage {number}",
+                        repr(word[:60]),
                         "Blocks are joined by '|' and stages by '/'.",
                     )
                 kernel, stride, expansion, channels = (int(match[i]) for i in range(1, 5))
@@ -355,11 +353,6 @@ class MbConv(Space[MbConvArchitecture]):
         """What block ``block`` of ``stage`` (both from 0) is with that configuration."""
         rows = [[0] * (block + 1)] * stage + [[configuration] * (block + 1)] + [[0]] * (self.stages - stage - 1)
         return self._architecture(rows).geometries(self.scale)[stage][block]
-
-
-def parameters_of(scale: MbConvScale) -> int:
-    """N, the number of one-hot entries of the space of ``scale``."""
-    return sum(prod(shape) for shape in MbConv(scale).decisions.values())
 
 
 MBCONV = MbConv(SCALES["mbconv-32"])

@@ -1,4 +1,4 @@
-"""The torch modules of the mbconv space and their costs by formula. Convolutions have no bias; padding keeps the size."""
+"""The torch modules of the mbconv space and their costs by formula. Convolutions have no bias."""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ class MbConvScale(Scale):
     def of(cls, scale: Scale) -> MbConvScale:
         """``scale`` if it is one of this space."""
         if not isinstance(scale, cls):
-            raise InputError("a scale of the mbconv space", type(scale).__name__, "Take one with scale_for(image_size).")
+            raise InputError(
+                "a scale of the mbconv space", type(scale).__name__, "Take one with scale_for(image_size)."
+            )
         return scale
 
     def changed(self, **changes: Any) -> MbConvScale:

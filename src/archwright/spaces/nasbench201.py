@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -69,7 +69,7 @@ class NasBench201(Space[Cell201]):
 
     def sample(self, rng: np.random.Generator) -> Cell201:
         """Each operation uniformly."""
-        return _cell(rng.integers(5, size=6))
+        return cell_of(rng.integers(5, size=6))
 
     def parse(self, text: str) -> Cell201:
         """Read the benchmark's text form."""
@@ -89,7 +89,7 @@ class NasBench201(Space[Cell201]):
                 if match is None or match[1] not in NAMES or int(match[2]) != source:
                     raise InputError(expected, f"{text!r} (edge {word!r} where an operation with '~{source}' belongs)")
                 operations.append(NAMES.index(match[1]))
-        return _cell(operations)
+        return cell_of(operations)
 
     def encode(self, architecture: Cell201) -> Encoding:
         """(6, 5), one 1 a row."""
@@ -102,7 +102,7 @@ class NasBench201(Space[Cell201]):
             raise InputError(
                 "exactly one operation an edge", f"{array.sum(axis=1).tolist()} operations on the six edges"
             )
-        return _cell(array.argmax(axis=1))
+        return cell_of(array.argmax(axis=1))
 
     def neighbours(self, architecture: Cell201) -> list[Cell201]:
         """The 24 cells with one other operation on one edge."""
@@ -111,16 +111,16 @@ class NasBench201(Space[Cell201]):
             if other != architecture.operations[edge]:
                 changed = list(architecture.operations)
                 changed[edge] = other
-                found.append(_cell(changed))
+                found.append(cell_of(changed))
         return found
 
     def crossover(self, first: Cell201, second: Cell201, rng: np.random.Generator) -> Cell201:
         """Each edge from either parent."""
-        return _cell(np.where(rng.integers(2, size=6) == 0, first.operations, second.operations))
+        return cell_of(np.where(rng.integers(2, size=6) == 0, first.operations, second.operations))
 
     def canonical(self, architecture: Cell201) -> Cell201:
         """The first cell, in lexicographic order, of the 4,930 classes of :func:`canonical_index`."""
-        return _cell(all_operations()[canonical_index()[architecture.index]])
+        return cell_of(all_operations()[canonical_index()[architecture.index]])
 
     def is_connected(self, architecture: Cell201) -> bool:
         """Whether some path of non-zero operations leads from node 0 to node 3."""
@@ -153,7 +153,8 @@ class NasBench201(Space[Cell201]):
         return total + norm_params(channels) + classifier
 
 
-def _cell(operations: Any) -> Cell201:
+def cell_of(operations: Iterable[Any]) -> Cell201:
+    """The cell with these six operation indices."""
     a, b, c, d, e, f = (int(o) for o in operations)
     return Cell201((a, b, c, d, e, f))
 

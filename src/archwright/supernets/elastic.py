@@ -11,7 +11,9 @@ and an image that has left its stage costs nothing more. One gather a block does
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from archwright.errors import InputError
-from archwright.solvers.problem import StagedChoice
+from archwright.solvers.problem import ABSENT, StagedChoice
 from archwright.spaces.base import Network
 from archwright.spaces.depthwise import DepthwiseConv2d, depthwise_convolution
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
@@ -38,20 +40,24 @@ from archwright.spaces.mbconv_scale import MbConvScale
 Ints = NDArray[np.int64]
 
 SMALLEST_GROUP = 4
-"""With fewer images than this a group in training is normalised by the running statistics and leaves them alone."""
+"""With fewer images than this a group in training is normalised by the running statistics, which it still moves."""
 
 
 def deal(n_images: int, rng: np.random.Generator, scale: MbConvScale) -> StagedChoice:
     """A sub-network for each image, every decision dealt in balanced random order.
 
-    Among the n images each configuration of a block position, and each depth of a stage, comes up floor or ceil of
-    n / choices times; each image's sub-network is uniformly distributed.
+    Each depth of a stage comes up floor or ceil of n / depths times among the n images, and so does each configuration
+    of a block position among the images that are deep enough to have it; each image's sub-network by itself is
+    uniformly distributed. Dealing among those images keeps the sizes of the groups the same from step to step, which
+    the CPU library needs to find its compiled kernels again.
     """
-    stages = len(scale.stage_widths)
+    stages, most = len(scale.stage_widths), scale.depths[-1]
     depths = np.stack([_dealt(scale.depths, n_images, rng) for _ in range(stages)], axis=1)
-    positions = stages * scale.depths[-1]
-    every = np.stack([_dealt(range(len(scale.configurations)), n_images, rng) for _ in range(positions)], axis=1)
-    return StagedChoice.masked(depths, every.reshape(n_images, stages, -1))
+    chosen = np.full((n_images, stages, most), ABSENT, dtype=np.int64)
+    for stage, block in itertools.product(range(stages), range(most)):
+        present = np.flatnonzero(depths[:, stage] > block)
+        chosen[present, stage, block] = _dealt(range(len(scale.configurations)), len(present), rng)
+    return StagedChoice(depths, chosen)
 
 
 def _dealt(options: Sequence[int], count: int, rng: np.random.Generator) -> Ints:
@@ -109,7 +115,7 @@ class ElasticBlock(nn.Module):
         outputs: list[Tensor] = []
         for number, part in enumerate(split_rows(x, sizes)):
             if sizes[number]:
-                outputs += self._run(part, number, counts[number])
+                outputs += self._run(part, number, counts)
         y = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
         return (y if residual is None else y + residual), out_rows
 
@@ -118,18 +124,19 @@ class ElasticBlock(nn.Module):
         return len(self.expansions), len(self.kernels), len(self.settings)
 
     def _run(self, x: Tensor, number: int, counts: Ints) -> list[Tensor]:
-        """The images of one expansion, sorted by kernel and then setting, counts (kernels, settings).
+        """The images of one expansion, sorted by kernel and then setting; counts (expansions, kernels, settings).
 
         Gives one tensor for each setting that occurs, with the images sorted by kernel.
         """
-        width, total = self.expansions[number] * self.in_channels, len(x)
-        inner = self.activation(normalised(self.expand_norm, pointwise(x, first(self.expand.weight, width)), 1.0))
+        width, per_kernel = self.expansions[number] * self.in_channels, counts.sum((0, 2))
+        inner = pointwise(x, first(self.expand.weight, width))
+        inner = self.activation(normalised(self.expand_norm, inner, len(x) / per_kernel.sum()))
+        counts = counts[number]
         by_setting: list[list[Tensor]] = [[] for _ in self.settings]
         for kernel, part in enumerate(split_rows(inner, counts.sum(1).tolist())):
             if len(part):
-                convolution, norm = self.depthwise[kernel], self.depthwise_norms[kernel]
-                y = depthwise_convolution(part, first(convolution.weight, width), self.stride)
-                y = self.activation(normalised(norm, y, len(part) / total))
+                y = depthwise_convolution(part, self._filters(kernel, width), self.stride)
+                y = self.activation(normalised(self.depthwise_norms[kernel], y, len(part) / per_kernel[kernel]))
                 for setting, images in enumerate(split_rows(y, counts[kernel].tolist())):
                     if len(images):
                         by_setting[setting].append(images)
@@ -143,6 +150,11 @@ class ElasticBlock(nn.Module):
                 y = projected[0] if len(projected) == 1 else torch.cat(projected)
                 outputs.append(normalised(self.project_norms[number * len(self.settings) + setting], y, 1.0))
         return outputs
+
+    def _filters(self, kernel: int, width: int) -> Tensor:
+        convolution = self.depthwise[kernel]
+        assert isinstance(convolution, DepthwiseConv2d)
+        return first(convolution.weight, width)
 
     def _gated(self, parts: list[Tensor], width: int) -> list[Tensor]:
         """Squeeze-excite, cut to ``width`` channels."""
@@ -160,7 +172,7 @@ class ElasticBlock(nn.Module):
         number, kernel, setting = (int(i) for i in np.unravel_index(configuration, self._shape))
         width = self.expansions[number] * self.in_channels
         block.expand.weight.copy_(first(self.expand.weight, width))
-        block.depthwise.weight.copy_(first(self.depthwise[kernel].weight, width))
+        block.depthwise.weight.copy_(self._filters(kernel, width))
         block.project.weight.copy_(first(self.project.weight, width, dim=1))
         _copy_norm(self.expand_norm, block.expand_norm)
         _copy_norm(self.depthwise_norms[kernel], block.depthwise_norm)
@@ -210,7 +222,8 @@ class ElasticSupernet(nn.Module):
         """Rows of x belong to ``images``, in any order; so do those of the result."""
         finished: list[Tensor] = []
         owners: list[Ints] = []
-        for number, block in enumerate(self.stages[stage]):  # type: ignore[arg-type]
+        blocks: list[ElasticBlock] = list(self.stages[stage])  # type: ignore[call-overload]
+        for number, block in enumerate(blocks):
             active = choices.depths[images, stage] > number
             if not active.all():
                 finished.append(take_rows(x, np.flatnonzero(~active)))
@@ -236,6 +249,18 @@ class ElasticSupernet(nn.Module):
                 block.cut_into(next(blocks), int(configuration))
         return network.train(self.training)
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As in ``nn.Module``; weights of another space are an :class:`InputError`."""
+        try:
+            return super().load_state_dict(state_dict, strict, assign)
+        except RuntimeError as error:
+            widths = self.space.scale.stage_channels
+            raise InputError(
+                f"weights of a supernet with stages of {widths} channels and {self.space.scale.classes} classes",
+                " ".join(str(error).split())[:200],
+                "Load them into a supernet of the scale they were trained at.",
+            ) from error
+
     def _check(self, x: Tensor, choices: StagedChoice) -> None:
         scale = self.space.scale
         stages, blocks = self.space.stages, self.space.most_blocks
@@ -257,7 +282,7 @@ def first(weight: Tensor, width: int, dim: int = 0) -> Tensor:
 
 
 def pointwise(x: Tensor, weight: Tensor) -> Tensor:
-    """1x1 convolution of x (B, C, H, W) with weight (D, C, 1, 1) as one matrix product, the fastest for small groups."""
+    """1x1 convolution of x (B, C, H, W) with weight (D, C, 1, 1) as one matrix product: fast for small groups."""
     return F.linear(x.permute(0, 2, 3, 1), weight[:, :, 0, 0]).permute(0, 3, 1, 2)
 
 
@@ -279,24 +304,25 @@ def split_rows(x: Tensor, sizes: list[int]) -> list[Tensor]:
 
 
 def normalised(norm: nn.Module, x: Tensor, share: float) -> Tensor:
-    """Batch norm with the first channels of ``norm``; ``share`` is the part of the batch its statistics come from.
+    """Batch norm with the first channels of ``norm``; ``share`` is the part x is of all images that ``norm`` has in this batch.
 
-    The running statistics move by a share of the momentum, so that three groups move them as one whole batch does.
+    The running statistics move by that share of the momentum, so that several groups move them as a whole batch would.
     """
     assert isinstance(norm, nn.BatchNorm2d)
     assert norm.running_mean is not None
     assert norm.running_var is not None
-    width = x.shape[1]
-    return F.batch_norm(
-        x,
-        first(norm.running_mean, width),
-        first(norm.running_var, width),
-        first(norm.weight, width),
-        first(norm.bias, width),
-        norm.training and len(x) >= SMALLEST_GROUP,
-        (norm.momentum or 0.0) * share,
-        norm.eps,
-    )
+    width, momentum = x.shape[1], (norm.momentum or 0.0) * share
+    mean, var = first(norm.running_mean, width), first(norm.running_var, width)
+    batch_statistics = norm.training and len(x) >= SMALLEST_GROUP
+    if norm.training and not batch_statistics:
+        used = mean.clone(), var.clone()  # other groups go on to move the running ones, and backward needs these
+        if x.numel() > width:
+            batch_var, batch_mean = torch.var_mean(x.detach(), dim=(0, 2, 3))
+            mean.data.lerp_(batch_mean, momentum)  # .data, for larger groups hold the same buffers without using them
+            var.data.lerp_(batch_var, momentum)
+        mean, var = used
+    weight, bias = first(norm.weight, width), first(norm.bias, width)
+    return F.batch_norm(x, mean, var, weight, bias, batch_statistics, momentum, norm.eps)
 
 
 def _copy_norm(source: nn.Module, target: nn.BatchNorm2d) -> None:

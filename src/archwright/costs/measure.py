@@ -1,0 +1,152 @@
+"""How long a network or a part of one takes on this machine: warm-up, repeats, median and spread, in milliseconds.
+
+Networks are timed in evaluation mode and without gradients, in PyTorch (eager, channels_last) or in ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import platform
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import nn
+
+from archwright.errors import InputError, missing_extra
+
+Backend = Literal["eager", "onnxruntime"]
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Time of one call: the median, and the tenth and ninetieth percentile as its spread."""
+
+    median_ms: float
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How to measure.
+
+    Attributes:
+        backend: what runs the network.
+        threads: of the back end.
+        batch: images a call.
+        dtype: of weights and images; ONNX Runtime takes float32 only.
+        warm_up: calls before the first that counts.
+        repeats: calls that count.
+    """
+
+    backend: Backend = "eager"
+    threads: int = 1
+    batch: int = 1
+    dtype: Dtype = "float32"
+    warm_up: int = 5
+    repeats: int = 30
+
+    def __post_init__(self) -> None:
+        if self.backend not in get_args(Backend):
+            raise InputError(f"a back end among {get_args(Backend)}", repr(self.backend))
+        if self.dtype not in get_args(Dtype):
+            raise InputError(f"a dtype among {get_args(Dtype)}", repr(self.dtype))
+        if self.backend == "onnxruntime" and self.dtype != "float32":
+            raise InputError(
+                "dtype float32 with ONNX Runtime", self.dtype, "Measure other dtypes with the eager back end."
+            )
+        for name, least in (("threads", 1), ("batch", 1), ("warm_up", 0), ("repeats", 1)):
+            if getattr(self, name) < least:
+                raise InputError(f"at least {least} for {name}", str(getattr(self, name)))
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """PyTorch with ``count`` threads inside the block, and as before after it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def time_calls(call: Callable[[], object], warm_up: int, repeats: int) -> Latency:
+    """Run ``call`` warm_up + repeats times and describe the last ``repeats``."""
+    for _ in range(warm_up):
+        call()
+    times_ms = np.empty(repeats)
+    for number in range(repeats):
+        start = time.perf_counter_ns()
+        call()
+        times_ms[number] = (time.perf_counter_ns() - start) / 1e6
+    low, median, high = np.quantile(times_ms, (0.1, 0.5, 0.9)).tolist()
+    return Latency(median, low, high)
+
+
+def measure(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> Latency:
+    """Time ``module`` on inputs of ``shape`` (channels, height, width) as ``timing`` says.
+
+    The module itself keeps its mode, dtype and memory format.
+    """
+    training = module.training
+    module.eval()
+    try:
+        example = torch.randn(timing.batch, *shape, generator=torch.Generator().manual_seed(0))
+        if timing.backend == "onnxruntime":
+            return time_calls(_onnx_call(module, example, timing.threads), timing.warm_up, timing.repeats)
+        return _measure_eager(module, example, timing)
+    finally:
+        module.train(training)
+
+
+def _measure_eager(module: nn.Module, example: torch.Tensor, timing: Timing) -> Latency:
+    dtype = getattr(torch, timing.dtype)
+    prepared = copy.deepcopy(module).to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    example = example.to(dtype).contiguous(memory_format=torch.channels_last)
+    with torch_threads(timing.threads), torch.inference_mode():
+        return time_calls(lambda: prepared(example), timing.warm_up, timing.repeats)
+
+
+def _onnx_call(module: nn.Module, example: torch.Tensor, threads: int) -> Callable[[], object]:
+    """One run of an ONNX Runtime session of ``module`` on ``example``."""
+    try:
+        import onnx  # noqa: F401 - the export needs it
+        import onnxruntime
+    except ImportError as error:
+        raise missing_extra("onnxruntime", "onnx", "measuring latencies with ONNX Runtime") from error
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the tracing exporter is deprecated; on single blocks it is 30 times faster
+        torch.onnx.export(module, (example,), buffer, dynamo=False)  # type: ignore[arg-type]
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    session = onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])
+    feed: dict[str, Any] = {session.get_inputs()[0].name: example.numpy()}
+    return lambda: session.run(None, feed)
+
+
+def device_name() -> str:
+    """The processor's name as the system gives it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def versions(backend: Backend) -> dict[str, str]:
+    """Of what a latency depends on."""
+    names = ["torch"] if backend == "eager" else ["torch", "onnxruntime"]
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}

@@ -1,0 +1,272 @@
+"""Latency tables: what every block of an mbconv space takes on one device, and the milliseconds of whole networks.
+
+A table is one JSON file that says how it was measured. Blocks are measured alone and run from a warm cache, so plain
+sums are too low; an affine correction fitted on whole random networks is part of the table:
+
+    latency_ms = slope * (sum of the parts) + intercept_ms
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import nn
+
+from archwright.costs.additive import StagedCosts, block_table
+from archwright.costs.measure import Latency, Timing, device_name, measure, versions
+from archwright.errors import InputError
+from archwright.runs.files import JsonLines, read_json, write_json
+from archwright.spaces.mbconv import MbConv, MbConvArchitecture
+from archwright.spaces.mbconv_network import InvertedResidual, NetworkEnd, make_start
+from archwright.spaces.mbconv_scale import MbConvScale
+
+FEWEST_NETWORKS = 20
+"""Whole networks an affine correction needs."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Provenance(_Frozen):
+    """What a latency is worth nothing without."""
+
+    device: str
+    backend: str
+    threads: int = Field(ge=1)
+    batch: int = Field(ge=1)
+    dtype: str
+    warm_up: int = Field(ge=0)
+    repeats: int = Field(ge=1)
+    versions: dict[str, str]
+
+    @classmethod
+    def here(cls, timing: Timing) -> Provenance:
+        """This machine, measured as ``timing`` says."""
+        return cls(device=device_name(), versions=versions(timing.backend), **asdict(timing))
+
+
+class Entry(_Frozen):
+    """Milliseconds of one part: median, tenth and ninetieth percentile."""
+
+    median_ms: float = Field(ge=0, allow_inf_nan=False)
+    low_ms: float = Field(ge=0, allow_inf_nan=False)
+    high_ms: float = Field(ge=0, allow_inf_nan=False)
+
+
+class Correction(_Frozen):
+    """The affine map from sums of parts to whole networks and how well it does on networks it was not fitted on."""
+
+    slope: float = Field(gt=0, allow_inf_nan=False)
+    intercept_ms: float = Field(allow_inf_nan=False)
+    networks: int = Field(ge=FEWEST_NETWORKS)
+    validation_networks: int = Field(ge=0)
+    median_error: float | None = None
+    """Median of |predicted - measured| / measured over the validation networks."""
+
+
+class LatencyTable(_Frozen):
+    """Latencies of parts by their geometry, how they were measured, and the correction for whole networks."""
+
+    provenance: Provenance
+    entries: dict[str, Entry]
+    correction: Correction | None = None
+
+    def save(self, path: Path) -> None:
+        """Write the JSON file."""
+        write_json(path, self.model_dump())
+
+    @classmethod
+    def load(cls, path: Path) -> LatencyTable:
+        """Read a table measured here or elsewhere; everything wrong with it is said at once."""
+        if not path.is_file():
+            raise InputError("a latency table", f"no file {path}", "Measure one with: archwright latency")
+        try:
+            return cls.model_validate(read_json(path))
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+            more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""
+            raise InputError(
+                f"a latency table in {path}", "; ".join(problems[:5]) + more, "Measure it again, in milliseconds."
+            ) from error
+
+    def check(self, space: MbConv, *, timing: Timing | None = None, device: str | None = None) -> None:
+        """Refuse a table that lacks blocks of ``space``, or was measured on another device or in another way.
+
+        Args:
+            space: whose blocks must all be there.
+            timing: back end, threads, batch and dtype that are wanted; None takes any.
+            device: name of the device that is wanted; None takes any.
+        """
+        missing = sorted(set(parts(space)) - set(self.entries))
+        if missing:
+            raise InputError(
+                f"latencies of all {len(parts(space))} different parts of the space",
+                f"a table without {len(missing)} of them ({', '.join(missing[:3])}{', ...' * (len(missing) > 3)})",
+                "It may be of another image size, width or number of classes. Measure one with: archwright latency",
+            )
+        if device is not None and device != self.provenance.device:
+            raise InputError(
+                f"a latency table of the device {device!r}",
+                f"one of {self.provenance.device!r}",
+                "Name that device if it is the target.",
+            )
+        for name in ("backend", "threads", "batch", "dtype") if timing else ():
+            wanted, found = getattr(timing, name), getattr(self.provenance, name)
+            if wanted != found:
+                raise InputError(f"a latency table with {name} {wanted}", f"{found}", "Measure one for these settings.")
+
+    def costs(self, space: MbConv) -> StagedCosts:
+        """``latency_ms`` for the solvers: LAT = fixed + sum over present blocks, corrected where that was fitted."""
+        self.check(space)
+        slope, intercept = (self.correction.slope, self.correction.intercept_ms) if self.correction else (1.0, 0.0)
+        blocks = slope * block_table(space, lambda block: self.entries[str(block)].median_ms)
+        fixed = self.entries[start_key(space.scale)].median_ms + self.entries[end_key(space)].median_ms
+        return StagedCosts({"latency_ms": blocks}, {"latency_ms": slope * fixed + intercept})
+
+    def predict(self, space: MbConv, architectures: Sequence[MbConvArchitecture]) -> NDArray[np.float64]:
+        """Milliseconds of each architecture, (n,)."""
+        costs = self.costs(space)
+        blocks, fixed = costs.block_costs["latency_ms"], costs.fixed_costs["latency_ms"]
+        chosen = np.stack([space.to_choice(architecture).configurations for architecture in architectures])
+        stage, block = np.indices(chosen.shape[1:])
+        terms = blocks[stage, block, np.maximum(chosen, 0)]
+        total: NDArray[np.float64] = fixed + np.where(chosen >= 0, terms, 0.0).sum((1, 2))
+        return total
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+def start_key(scale: MbConvScale) -> str:
+    """Name of the stem and the fixed block in a table."""
+    channels = f"i{scale.image_channels}_c{scale.stem_channels}_c{scale.first_channels}"
+    return f"start_s{scale.stem_stride}_{channels}_{scale.activations[0]}_{scale.image_size}px"
+
+
+def end_key(space: MbConv) -> str:
+    """Name of the last layers in a table."""
+    last = space.heaviest().geometries(space.scale)[-1][-1]
+    widths = "_c".join(map(str, (*space.scale.last_channels, space.scale.classes)))
+    return f"end_i{last.channels}_c{widths}_{space.scale.activations[-1]}_{last.out_size}px"
+
+
+Part = tuple[Callable[[], nn.Module], tuple[int, int, int]]
+"""How to build a part, and the shape of its input (channels, height, width)."""
+
+
+def parts(space: MbConv) -> dict[str, Part]:
+    """All different parts of the space's networks by key: start, end, blocks."""
+    scale = space.scale
+    last = space.heaviest().geometries(scale)[-1][-1]
+    found: dict[str, Part] = {
+        start_key(scale): (partial(make_start, scale), (scale.image_channels, scale.image_size, scale.image_size)),
+        end_key(space): (partial(NetworkEnd, scale, last.channels), (last.channels, last.out_size, last.out_size)),
+    }
+    shape = (space.stages, space.most_blocks, len(space.configurations))
+    for block in dict.fromkeys(space.geometry(*place) for place in np.ndindex(shape)):
+        found[str(block)] = partial(InvertedResidual, block), (block.in_channels, block.size, block.size)
+    return found
+
+
+def measure_table(
+    space: MbConv,
+    timing: Timing | None = None,
+    *,
+    log: Path | None = None,
+    networks: int = FEWEST_NETWORKS,
+    validation_networks: int = 0,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> LatencyTable:
+    """Measure every different part of ``space`` and whole random networks, and fit the correction.
+
+    Args:
+        space: what to measure.
+        timing: back end, threads, batch, dtype, warm-up, repeats.
+        log: file that gets each measurement when it is done; what it already holds is not measured again.
+        networks: random networks the correction is fitted on, at least 20.
+        validation_networks: others it is tried on.
+        seed: of the random networks.
+        progress: called with the numbers of finished and of all measurements.
+    """
+    if networks < FEWEST_NETWORKS:
+        raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction", str(networks))
+    timing = timing or Timing()
+    provenance = Provenance.here(timing)
+    rng = np.random.default_rng(seed)
+    architectures = [space.sample(rng) for _ in range(networks + validation_networks)]
+    scale, work = space.scale, parts(space)
+    shape = (scale.image_channels, scale.image_size, scale.image_size)
+    for network in architectures:
+        work[f"network {network}"] = partial(space.build, network, scale), shape
+    order = rng.permutation(list(work))  # a machine that slows down must not slow the networks more than the parts
+    finished = _measure_all({key: work[key] for key in order}, timing, provenance, log, progress)
+    entries = {key: entry for key, entry in finished.items() if not key.startswith("network ")}
+    table = LatencyTable(provenance=provenance, entries=entries)
+    measured = np.array([finished[f"network {network}"].median_ms for network in architectures])
+    correction = fit_correction(table.predict(space, architectures[:networks]), measured[:networks])
+    table = table.model_copy(update={"correction": correction})
+    if not validation_networks:
+        return table
+    predicted = table.predict(space, architectures[networks:])
+    error = float(np.median(np.abs(predicted / measured[networks:] - 1)))
+    update = {"validation_networks": validation_networks, "median_error": error}
+    return table.model_copy(update={"correction": correction.model_copy(update=update)})
+
+
+def _measure_all(
+    work: Mapping[str, Part],
+    timing: Timing,
+    provenance: Provenance,
+    log: Path | None,
+    progress: Callable[[int, int], None],
+) -> dict[str, Entry]:
+    """All measurements by key, taken from the log where it has them."""
+    lines = JsonLines(log) if log else None
+    finished = _resumed(lines, provenance) if lines else {}
+    for number, (key, (build, shape)) in enumerate(work.items(), 1):
+        if key not in finished:
+            latency: Latency = measure(build(), shape, timing)
+            finished[key] = Entry(**asdict(latency))
+            if lines:
+                lines.append({"key": key, **asdict(latency)})
+        progress(number, len(work))
+    return finished
+
+
+def _resumed(lines: JsonLines, provenance: Provenance) -> dict[str, Entry]:
+    """What an interrupted measurement left; its first line says how it was measured."""
+    records = list(lines)
+    if not records:
+        lines.append({"provenance": provenance.model_dump()})
+        return {}
+    before = records[0].get("provenance")
+    if before != provenance.model_dump():
+        raise InputError(
+            f"a measurement as it was begun in {lines.path} ({before})",
+            f"{provenance.model_dump()}",
+            "Use the same settings and versions, or delete the file to begin anew.",
+        )
+    return {str(record.pop("key")): Entry(**record) for record in records[1:]}
+
+
+def fit_correction(sums_ms: NDArray[np.float64], measured_ms: NDArray[np.float64]) -> Correction:
+    """The affine map with the least squared *relative* error, with which a limit is missed."""
+    if len(sums_ms) < FEWEST_NETWORKS:
+        raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction", str(len(sums_ms)))
+    design = np.stack([sums_ms, np.ones_like(sums_ms)], axis=1) / measured_ms[:, None]
+    slope, intercept = np.linalg.lstsq(design, np.ones(len(sums_ms)), rcond=None)[0].tolist()
+    if slope <= 0:
+        raise InputError(
+            "whole networks that take longer where their parts do",
+            f"a fitted slope of {slope:.3g}",
+            "Measure again on a quiet machine, with more repeats.",
+        )
+    return Correction(slope=slope, intercept_ms=intercept, networks=len(sums_ms), validation_networks=0)

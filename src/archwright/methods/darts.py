@@ -1,0 +1,486 @@
+"""The differentiable family on the cell supernet: DARTS (first and second order), MiLeNAS, GDAS and SNAS.
+
+All of them give every operation a weight, a function of alpha, and learn alpha by gradients beside the shared weights w.
+The training images are divided by the seed into equal halves D_t and D_v; the data's validation and test parts are never
+looked at. They differ in one step (passes = forward and backward through the supernet):
+
+    DARTS-1   alpha by grad_a L_v(w, a);                          w by grad_w L_t(w, a)          2 passes
+    DARTS-2   alpha by grad_a L_v(w - xi grad_w L_t(w, a), a);    w as above                     5 passes
+    MiLeNAS   w as above; then alpha by grad_a L_t + grad_a L_v at the new w  (eq. 3)            3 passes
+    GDAS      as DARTS-1, on one hard Gumbel sample of which only the selected operations run    2 cheap passes
+    SNAS      w and alpha together by grad (L_t + L_v)/2 on a soft Gumbel sample                 2 passes
+
+RARTS, with two copies of the weights, is in :mod:`archwright.methods.rarts`.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from archwright.data import Augmentation, Batches
+from archwright.errors import InputError
+from archwright.methods.base import Options, Stage
+from archwright.methods.bilevel import (
+    Alphas,
+    ArchitectureParameters,
+    Batch,
+    Problem,
+    Variable,
+    WeightCopy,
+    losses,
+    norm,
+    sums,
+)
+from archwright.methods.derivation import Masks, derive, perturbation_scores
+from archwright.methods.evaluation import Evaluator, SearchMethod
+from archwright.methods.search_diagnostics import cell_state, collapse_warning, equilibrium, plot_diagnostics
+from archwright.runs.files import Json
+from archwright.supernets.cell import Active, CellSupernet
+from archwright.training import Position, Stateful, Step, drive
+from archwright.training.schedule import ScheduleName, make_schedule
+
+DIAGNOSED_IMAGES = 256
+"""Images of each half on which the diagnostics of an epoch are computed."""
+
+
+class DifferentiableOptions(Options):
+    """Options of every differentiable search; the defaults are those of DARTS."""
+
+    search_epochs: int = Field(50, ge=1, description="passes over each half of the training images")
+    search_batch: int = Field(64, ge=2, description="images of each half a step")
+    w_lr: float = Field(0.025, gt=0, description="learning rate of the shared weights")
+    w_lr_min: float = Field(0.001, ge=0, description="where it ends")
+    w_schedule: ScheduleName = Field("cosine", description="how it falls: cosine, linear or constant")
+    w_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of SGD on the weights")
+    w_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the weights")
+    w_clip: float = Field(5.0, ge=0, description="largest norm of the weights' gradient; 0 = off")
+    alpha_lr: float = Field(3e-4, gt=0, description="learning rate of the architecture parameters (Adam)")
+    alpha_lr_min: float = Field(0.0, ge=0, description="where it ends, if its schedule falls")
+    alpha_schedule: ScheduleName = Field("constant", description="how it falls: cosine, linear or constant")
+    alpha_weight_decay: float = Field(1e-3, ge=0, description="weight decay of the architecture parameters")
+    selection: Literal["strength", "perturbation"] = Field(
+        "strength", description="discretise by the largest weights, or by what the network misses most"
+    )
+
+
+class DartsOptions(DifferentiableOptions):
+    """Options of DARTS."""
+
+    order: Literal[1, 2] = Field(1, description="1: first order; 2: second order")
+    xi: float | None = Field(None, gt=0, description="step of the look-ahead (order 2); the weights' learning rate")
+
+
+class GumbelOptions(DifferentiableOptions):
+    """Options of searches that sample."""
+
+    temperature: float = Field(10.0, gt=0, description="of the Gumbel softmax at the start")
+    temperature_min: float = Field(0.1, gt=0, description="at the end; it falls linearly")
+
+
+# --- steps -----------------------------------------------------------------------------------------------------------
+
+
+def descend_weights(problem: Problem, w: WeightCopy, position: Position) -> Tensor:
+    """w by grad_w L_t; returns the loss."""
+    train = problem.gradients(w.network, w.weights, "train", position, "weights")
+    w.variable.descend(train.weights, position)
+    return train.loss
+
+
+def first_order_step(problem: Problem, w: WeightCopy) -> Step:
+    """alpha by grad_a L_v(w, a), then w by grad_w L_t(w, a)."""
+
+    def step(position: Position) -> dict[str, Tensor]:
+        validation = problem.gradients(w.network, w.weights, "validation", position, "architecture")
+        problem.architecture.descend(validation.architecture, position)
+        return losses(descend_weights(problem, w, position), validation.loss)
+
+    return step
+
+
+def second_order_step(problem: Problem, w: WeightCopy, xi: float | None) -> Step:
+    """alpha by the gradient through one look-ahead step of the weights, then w by grad_w L_t(w, a)."""
+
+    def step(position: Position) -> dict[str, Tensor]:
+        ahead = w.variable.rate(position) if xi is None else xi
+        loss, gradient = look_ahead_gradient(problem, w, position, ahead)
+        problem.architecture.descend(gradient, position)
+        return losses(descend_weights(problem, w, position), loss)
+
+    return step
+
+
+def look_ahead_gradient(
+    problem: Problem, w: WeightCopy, position: Position, xi: float, finite: float = 0.01
+) -> tuple[Tensor, list[Tensor]]:
+    """L_v and its gradient by alpha at w' = w - xi grad_w L_t(w, a), w' taken as a function of alpha.
+
+    d/da L_v(w'(a), a) = grad_a L_v(w', a) - xi H v with v = grad_w' L_v and H = d^2 L_t / da dw; the product is the
+    central difference (grad_a L_t(w + e v, a) - grad_a L_t(w - e v, a)) / 2e with e = ``finite`` / |v|. The look-ahead is
+    plain gradient descent, without the optimiser's momentum and weight decay. Leaves w as it was.
+    """
+    weights = w.weights
+    train = problem.gradients(w.network, weights, "train", position, "weights")
+    with torch.no_grad():
+        before = [weight.clone() for weight in weights]
+        torch._foreach_add_(weights, train.weights, alpha=-xi)
+    validation = problem.gradients(w.network, weights, "validation", position, "both")
+    e = float(finite / norm(validation.weights).clamp_min(1e-12))
+    sides = []
+    for sign in (1.0, -1.0):
+        with torch.no_grad():
+            torch._foreach_copy_(weights, before)
+            torch._foreach_add_(weights, validation.weights, alpha=sign * e)
+        sides.append(problem.gradients(w.network, weights, "train", position, "architecture").architecture)
+    with torch.no_grad():
+        torch._foreach_copy_(weights, before)
+    product = torch._foreach_div(sums(sides[0], sides[1], -1.0), 2 * e)
+    return validation.loss, sums(validation.architecture, product, -xi)
+
+
+def mixed_level_step(problem: Problem, w: WeightCopy) -> Step:
+    """MiLeNAS, eq. (3): w by grad_w L_t(w, a), then alpha by grad_a L_t + grad_a L_v at the new w."""
+
+    def step(position: Position) -> dict[str, Tensor]:
+        descend_weights(problem, w, position)
+        train = problem.gradients(w.network, w.weights, "train", position, "architecture")
+        validation = problem.gradients(w.network, w.weights, "validation", position, "architecture")
+        problem.architecture.descend(sums(train.architecture, validation.architecture), position)
+        return losses(train.loss, validation.loss)
+
+    return step
+
+
+def joint_step(problem: Problem, w: WeightCopy) -> Step:
+    """SNAS: w and alpha at once by the mean of both losses."""
+
+    def step(position: Position) -> dict[str, Tensor]:
+        train = problem.gradients(w.network, w.weights, "train", position, "both")
+        validation = problem.gradients(w.network, w.weights, "validation", position, "both")
+        w.variable.descend(list(torch._foreach_div(sums(train.weights, validation.weights), 2)), position)
+        problem.architecture.descend(
+            list(torch._foreach_div(sums(train.architecture, validation.architecture), 2)), position
+        )
+        return losses(train.loss, validation.loss)
+
+    return step
+
+
+# --- the search ------------------------------------------------------------------------------------------------------
+
+
+class DifferentiableSearch(SearchMethod):
+    """A gradient search on the cell supernet; subclasses give their step and how alpha weighs the operations."""
+
+    Options: ClassVar[type[Options]] = DifferentiableOptions
+    options: DifferentiableOptions
+    passes: ClassVar[int]
+    """Forward-backward passes a step, for the estimate of time."""
+
+    # What a subclass may change.
+
+    def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
+        """The step that :func:`archwright.training.drive` repeats."""
+        raise NotImplementedError
+
+    def relax(self, alphas: Alphas, position: Position) -> tuple[Alphas, Active | None]:
+        """Weights of the operations and, where not all of them run, which do."""
+        return softmax(alphas), None
+
+    def make_copies(self, network: CellSupernet) -> list[WeightCopy]:
+        """The weights that are trained: one copy, or two of the same start."""
+        o = self.options
+        return [self.copy_of(network, o.w_lr, o.w_lr_min, o.w_schedule)]
+
+    def diagnose(self, problem: Problem, copies: list[WeightCopy]) -> dict[str, float]:
+        """Lagrangian, distance and residuals; here of one copy."""
+        return equilibrium(problem, copies[0], copies[0], 1.0, 0.0, [], 0.0)
+
+    # The rest is common.
+
+    @property
+    def trains_answer(self) -> bool:
+        """Where a table knows the found cell it is looked up; else it is trained."""
+        return super().trains_answer and self.context.benchmark is None
+
+    def check(self) -> None:
+        """Also refuses what a supernet's search cannot have."""
+        if self.context.configuration.data is None:
+            raise InputError(f"images (--data) for the method {self.name!r}", "none")
+        if self.context.configuration.limits:
+            raise InputError(
+                f"no hard limits with the method {self.name!r}",
+                ", ".join(self.context.configuration.limits),
+                "Use the latency_weight of rarts, or a method that keeps limits (binas, evolution).",
+            )
+        super().check()
+        derive(self.context.space, {n: np.zeros(shape) for n, shape in self.context.space.decisions.items()})
+        self.halves()
+
+    def estimate_seconds(self) -> float:
+        """From one timed pass of the supernet."""
+        batches = self._batches(self.halves()[0], self.options.search_batch, 0, augmented=False)
+        network = self._supernet()
+        alpha = self._alpha()
+        weights = list(network.parameters())
+        times = []
+        for _ in range(2):
+            begin = time.perf_counter()
+            loss = self._objective(network, alpha.get(detached=False), batches.get(0, 0), Position.at(0, 1, 1))
+            torch.autograd.grad(loss, weights, allow_unused=True)
+            times.append(time.perf_counter() - begin)
+        steps = len(batches) * self.options.search_epochs
+        final = 3 * Evaluator(self.context, "search").seconds_each() if self.trains_answer else 0.0
+        return min(times) * self.passes * steps + final
+
+    def search_stages(self) -> list[Stage]:
+        """One: search and discretise."""
+        return [Stage("search", "differentiable search", self._search)]
+
+    def halves(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+        """Positions of D_t and D_v in the train part: disjoint random halves of equal size."""
+        count = len(self.context.data.train) // 2
+        if count < 2:
+            raise InputError(
+                "at least 4 training images, to divide into D_t and D_v",
+                f"{len(self.context.data.train)} (an empty or tiny validation half)",
+                "Give more images.",
+            )
+        order = self.context.rng("halves").permutation(len(self.context.data.train))
+        return np.sort(order[:count]), np.sort(order[count : 2 * count])
+
+    def _batches(self, half: Any, size: int, number: int, augmented: bool) -> Batches:
+        context = self.context
+        crop_and_flip = replace(Augmentation.default_for(context.data), cutout=0)
+        seed = int(context.rng("order of a half", number).integers(2**31))
+        device = context.device.torch
+        augment = crop_and_flip if augmented else None
+        return Batches(
+            context.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=augmented
+        )
+
+    def _supernet(self) -> CellSupernet:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
+            network = CellSupernet(self.context.space, self.context.scale)
+        network.to(self.context.device.torch)
+        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+    def _alpha(self) -> ArchitectureParameters:
+        rng = self.context.rng("alpha")
+        values = {
+            name: torch.from_numpy(1e-3 * rng.standard_normal(shape)).float().to(self.context.device.torch)
+            for name, shape in self.context.space.decisions.items()
+        }
+        return ArchitectureParameters(values)
+
+    def copy_of(self, network: CellSupernet, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
+        """A network with SGD on its weights."""
+        o = self.options
+        weights = list(network.parameters())
+        sgd = torch.optim.SGD(weights, lr=lr, momentum=o.w_momentum, weight_decay=o.w_weight_decay)
+        return WeightCopy(network, Variable(weights, sgd, make_schedule(schedule, lr, min(lr, lr_min)), o.w_clip))
+
+    def _objective(self, network: nn.Module, alphas: Alphas, batch: Batch, position: Position) -> Tensor:
+        """Cross entropy of the relaxed supernet."""
+        weights, active = self.relax(alphas, position)
+        return supernet_loss(network, weights, batch, active)
+
+    def problem(self) -> Problem:
+        """Both losses with augmented batches, and alpha with Adam."""
+        o = self.options
+        alpha = self._alpha()
+        parameters = list(alpha.parameters())
+        adam = torch.optim.Adam(parameters, lr=o.alpha_lr, betas=(0.5, 0.999), weight_decay=o.alpha_weight_decay)
+        schedule = make_schedule(o.alpha_schedule, o.alpha_lr, min(o.alpha_lr, o.alpha_lr_min))
+        train, validation = (
+            self._batches(half, min(o.search_batch, len(half)), number, augmented=True)
+            for number, half in enumerate(self.halves())
+        )
+        return Problem(self._objective, train, validation, alpha, Variable(parameters, adam, schedule))
+
+    def _search(self) -> Json:
+        context, o = self.context, self.options
+        problem, copies = self.problem(), self.make_copies(self._supernet())
+        state: dict[str, Stateful] = {"alpha": problem.alpha, "alpha_optimizer": problem.architecture.optimizer}
+        for name, one in zip(("w", "y"), copies, strict=False):
+            state |= {name: one.network, f"{name}_optimizer": one.variable.optimizer}
+        steps = len(problem.train)  # type: ignore[arg-type]
+        watch = _Watch(self, problem, copies)
+        with context.progress.task("searching", o.search_epochs * steps) as bar:
+            drive(
+                self.make_step(problem, copies),
+                state,
+                epochs=o.search_epochs,
+                steps_per_epoch=steps,
+                seed=context.configuration.seed,
+                checkpoints=context.run.checkpoints("search"),
+                stop=context.stop,
+                on_epoch=watch,
+                on_step=lambda _: bar.advance(),
+            )
+        records = watch.records()
+        plot_diagnostics(records, context.run.artifact("diagnostics.png"))
+        weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}
+        scores = weights if o.selection == "strength" else self._perturbed(problem, copies[0])
+        return {
+            "architecture": str(derive(context.space, scores)),
+            "accuracy": None,
+            "accuracy_on": "nothing: the search sees losses of the supernet",
+            "evaluations": 0,
+            "weights": {name: np.round(value, 6).tolist() for name, value in weights.items()},
+            "cells": records[-1]["cells"],
+        }
+
+    def _perturbed(self, problem: Problem, w: WeightCopy) -> Any:
+        """Scores by perturbation, from the loss of the trained supernet on D_v."""
+        weights = softmax(problem.alpha.get(detached=True))
+        batches = self._batches(self.halves()[1], DIAGNOSED_IMAGES, 1, augmented=False)
+
+        def loss_of(on: Masks) -> float:
+            with torch.no_grad():
+                values = [supernet_loss(w.network, weights, batches.get(0, s), on) for s in range(len(batches))]
+            return float(torch.stack(values).mean())
+
+        return perturbation_scores(self.context.space, loss_of, self.context.rng("perturbation"))
+
+    def fixed_problem(self, problem: Problem) -> Problem:
+        """The same losses on one fixed batch of each half, without augmentation and sampling."""
+        train, validation = (
+            self._batches(half[:DIAGNOSED_IMAGES], DIAGNOSED_IMAGES, number, augmented=False)
+            for number, half in enumerate(self.halves())
+        )
+
+        def objective(network: nn.Module, alphas: Alphas, batch: Batch, _position: Position) -> Tensor:
+            return supernet_loss(network, softmax(alphas), batch, None)
+
+        return Problem(objective, train, validation, problem.alpha, problem.architecture)
+
+
+class _Watch:
+    """Called after each epoch: writes the diagnostics into the run's events and warns of a collapse."""
+
+    def __init__(self, method: DifferentiableSearch, problem: Problem, copies: list[WeightCopy]) -> None:
+        self.method, self.copies = method, copies
+        self.fixed = method.fixed_problem(problem)
+
+    def __call__(self, epoch: int, metrics: dict[str, float]) -> None:
+        context = self.method.context
+        cells = cell_state(context.space, softmax(self.fixed.alpha.get(detached=True)))
+        found = {**metrics, **self.method.diagnose(self.fixed, self.copies), "cells": cells}
+        before = next((one["cells"] for one in self.records() if one["epoch"] == epoch - 1), None)
+        context.run.event("diagnostics", epoch=epoch, **found)
+        warning = collapse_warning(before, cells, epoch)
+        if warning:
+            context.progress.say(warning)
+            context.run.event("warning", epoch=epoch, text=warning)
+
+    def records(self) -> list[dict[str, Json]]:
+        """One record an epoch; of an epoch repeated after a kill, the last."""
+        events = [event for event in self.method.context.run.events() if event["kind"] == "diagnostics"]
+        return [record for _, record in sorted({event["epoch"]: event for event in events}.items())]
+
+
+def softmax(alphas: Alphas) -> Alphas:
+    """Row by row."""
+    return {name: value.softmax(dim=-1) for name, value in alphas.items()}
+
+
+def supernet_loss(network: nn.Module, weights: Alphas, batch: Batch, active: Active | None) -> Tensor:
+    """Cross entropy on images (B, C, H, W) and labels (B,)."""
+    images, labels = batch
+    logits = network(images.contiguous(memory_format=torch.channels_last), weights, active)
+    return F.cross_entropy(logits, labels)
+
+
+class Darts(DifferentiableSearch):
+    """First- or second-order DARTS."""
+
+    name = "darts"
+    Options: ClassVar[type[Options]] = DartsOptions
+    options: DartsOptions
+
+    @property
+    def passes(self) -> int:  # type: ignore[override]
+        """2 or 5."""
+        return 2 if self.options.order == 1 else 5
+
+    def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
+        """By the order."""
+        if self.options.order == 1:
+            return first_order_step(problem, copies[0])
+        return second_order_step(problem, copies[0], self.options.xi)
+
+
+class MiLeNas(DifferentiableSearch):
+    """Mixed-level search."""
+
+    name = "milenas"
+    passes = 3
+
+    def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
+        """Eq. (3)."""
+        return mixed_level_step(problem, copies[0])
+
+
+class GumbelSearch(DifferentiableSearch):
+    """What the sampling searches share."""
+
+    Options: ClassVar[type[Options]] = GumbelOptions
+    options: GumbelOptions
+
+    def temperature(self, position: Position) -> float:
+        """Linear over the search."""
+        o = self.options
+        return o.temperature + (o.temperature_min - o.temperature) * position.progress
+
+    def sample(self, alphas: Alphas, position: Position, hard: bool) -> Alphas:
+        """A Gumbel softmax of every row; drawn from torch's generator, which the loop seeds by the position."""
+        draw = partial(F.gumbel_softmax, tau=self.temperature(position), hard=hard, dim=-1)
+        return {name: draw(F.log_softmax(value, dim=-1)) for name, value in alphas.items()}
+
+
+class Gdas(GumbelSearch):
+    """One hard sample a pass; only the selected operations run (GDAS' estimator of the gradient)."""
+
+    name = "gdas"
+    passes = 2
+
+    def relax(self, alphas: Alphas, position: Position) -> tuple[Alphas, Active | None]:
+        """Straight-through one-hot rows and their mask."""
+        weights = self.sample(alphas, position, hard=True)
+        return weights, {name: (value.detach() > 0.5).cpu().numpy() for name, value in weights.items()}
+
+    def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
+        """As first-order DARTS."""
+        return first_order_step(problem, copies[0])
+
+
+class Snas(GumbelSearch):
+    """Soft samples; one level."""
+
+    name = "snas"
+    passes = 2
+
+    def relax(self, alphas: Alphas, position: Position) -> tuple[Alphas, Active | None]:
+        """All operations run, weighted by the sample."""
+        return self.sample(alphas, position, hard=False), None
+
+    def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
+        """Both variables at once."""
+        return joint_step(problem, copies[0])
+
+
+def second_copy(network: CellSupernet) -> CellSupernet:
+    """A supernet with the same weights, in memory of its own."""
+    return copy.deepcopy(network)

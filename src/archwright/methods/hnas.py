@@ -1,0 +1,175 @@
+"""HNAS (thesis, chapter 7): training-free scores, boosted by a few real evaluations.
+
+An architecture's score combines a metric M and the condition number kappa of its tangent kernel, eq. 7.7:
+
+    kappa / M + mu * F(M^2 - nu),   F(x) = x^2   (``penalty="square"``; ``"absolute"`` is the authors' code, |x|)
+
+and the lowest score is chosen. What mu and nu should be is not known beforehand: Bayesian optimisation chooses them by
+the validation accuracy of the architecture each pair selects. Evaluated architectures leave the pool, and the best
+evaluated one is the answer.
+
+Both parameters are searched on scales of the metric itself, so that every metric fits: nu is the square of a quantile
+of M, and mu multiplies F in units of the median of kappa / M over the median of F.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from archwright.methods.base import Options, Stage
+from archwright.methods.evaluation import Evaluated, Evaluator, SearchMethod, evaluate_proposals
+from archwright.methods.scoring import ScoreOptions, make_pool, score_pool
+from archwright.proxies.score import Scores
+from archwright.runs.files import Json
+from archwright.spaces.base import Architecture
+
+Penalty = Literal["square", "absolute"]
+
+
+class HnasOptions(ScoreOptions):
+    """Options of HNAS."""
+
+    metric: str = Field("snip", description="training-free metric M")
+    evaluations: int = Field(20, ge=1, description="architectures to evaluate for real")
+    penalty: Penalty = Field("square", description="F of eq. 7.7: square, or absolute as in the authors' code")
+    probes: int = Field(5, ge=0, description="first evaluations: nu on a grid, mu in the middle")
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Eq. 7.7 over a pool: M (A,) and kappa (A,), both positive."""
+
+    metric: NDArray[np.float64]
+    kappa: NDArray[np.float64]
+    penalty: Penalty = "square"
+
+    def parameters(self, log_mu: float, quantile: float) -> tuple[float, float]:
+        """(mu, nu): nu the squared ``quantile`` of M, mu ``10**log_mu`` in units that make both terms alike."""
+        nu = float(np.quantile(self.metric, quantile)) ** 2
+        unit = np.median(self.kappa / self.metric) / max(float(np.median(self._distance(nu))), 1e-300)
+        return float(10.0**log_mu * unit), nu
+
+    def values(self, log_mu: float, quantile: float) -> NDArray[np.float64]:
+        """The score of every architecture, (A,); lower is better."""
+        mu, nu = self.parameters(log_mu, quantile)
+        return self.kappa / self.metric + mu * self._distance(nu)
+
+    def _distance(self, nu: float) -> NDArray[np.float64]:
+        x = self.metric**2 - nu
+        return x**2 if self.penalty == "square" else np.abs(x)
+
+
+def make_objective(scores: Scores, metric: str, penalty: Penalty) -> Objective:
+    """The objective of a scored pool. M is divided by its median; a metric that is no positive scale enters by rank."""
+    values = scores[metric]
+    positive = bool((values > 0).all())
+    m = values / np.median(values) if positive else (values.argsort().argsort() + 1) / len(values)
+    return Objective(m, scores["kappa"], penalty)
+
+
+LOG_MU = (-4.0, 2.0)
+"""Range of log10 mu: from "kappa / M alone" to "M near nu alone"."""
+
+
+def propose_parameters(
+    past: Sequence[tuple[float, float, float]], number: int, seed: int, probes: int
+) -> tuple[float, float]:
+    """(log10 mu, quantile of nu) to try as ``number``, from past (log10 mu, quantile, accuracy).
+
+    The first ``probes`` lie on a grid of quantiles. Afterwards a fresh Gaussian-process sampler, seeded by the seed and
+    the number, is told the past and asked once: a proposal is a function of past and number.
+    """
+    middle = sum(LOG_MU) / 2
+    if number < probes:
+        return middle, (number + 0.5) / probes
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
+        "log_mu": optuna.distributions.FloatDistribution(*LOG_MU),
+        "quantile": optuna.distributions.FloatDistribution(0.0, 1.0),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        sampler = optuna.samplers.GPSampler(seed=(seed * 1_000_003 + number) % 2**32, n_startup_trials=1)
+        study = optuna.create_study(direction="maximize", sampler=sampler)
+        for log_mu, quantile, accuracy in past:
+            parameters = {"log_mu": log_mu, "quantile": quantile}
+            study.add_trial(optuna.trial.create_trial(params=parameters, distributions=distributions, value=accuracy))
+        trial = study.ask(distributions)
+    return float(trial.params["log_mu"]), float(trial.params["quantile"])
+
+
+class BoostedPool:
+    """Proposals over a scored pool: parameters by Bayesian optimisation, then the best one not yet evaluated."""
+
+    def __init__(self, pool: Sequence[Architecture], objective: Objective, seed: int, probes: int) -> None:
+        self.pool, self.objective, self.seed, self.probes = pool, objective, seed, probes
+        self.tried: list[tuple[float, float]] = []
+
+    def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
+        """The architecture to evaluate as ``number``."""
+        past = [(*self.tried[i], one.accuracy) for i, one in enumerate(history)]
+        log_mu, quantile = propose_parameters(past, number, self.seed, self.probes)
+        self.tried = [*self.tried[:number], (log_mu, quantile)]
+        values = self.objective.values(log_mu, quantile)
+        evaluated = {one.architecture for one in history}
+        for index in np.argsort(values, kind="stable"):
+            if self.pool[int(index)] not in evaluated:
+                return self.pool[int(index)]
+        return self.pool[int(values.argmin())]
+
+
+class Hnas(SearchMethod):
+    """Score a pool, then let Bayesian optimisation choose how to weigh the scores."""
+
+    name = "hnas"
+    Options: ClassVar[type[Options]] = HnasOptions
+    options: HnasOptions
+
+    def check(self) -> None:
+        """Also refuses an unknown metric."""
+        super().check()
+        from archwright.proxies.score import find_proxies
+
+        find_proxies([self.options.metric])
+
+    def search_stages(self) -> list[Stage]:
+        """Score, then search."""
+        return [Stage("score", "score the pool", self._score), Stage("search", "evaluate", self._search)]
+
+    def _scores(self) -> tuple[list[Architecture], Scores]:
+        pool = make_pool(self.context, self.options)
+        metrics = tuple(dict.fromkeys((self.options.metric, "kappa")))
+        return pool, score_pool(self.context, self.options, pool, metrics, "score")
+
+    def _score(self) -> Json:
+        pool, _ = self._scores()
+        return {"pool": len(pool), "metric": self.options.metric, "replicates": self.options.replicates}
+
+    def _search(self) -> Json:
+        context, options = self.context, self.options
+        pool, scores = self._scores()
+        objective = make_objective(scores, options.metric, options.penalty)
+        boosted = BoostedPool(pool, objective, context.configuration.seed, options.probes)
+        count = min(options.evaluations, len(pool))
+        history = evaluate_proposals(context, "search", boosted.propose, count)
+        best = max(history, key=lambda one: one.accuracy)
+        log_mu, quantile = boosted.tried[history.index(best)]
+        mu, nu = objective.parameters(log_mu, quantile)
+        return {
+            "architecture": str(best.architecture),
+            "accuracy": best.accuracy,
+            "accuracy_on": Evaluator(context, "search").accuracy_on,
+            "evaluations": len(history),
+            "mu": mu,
+            "nu": nu,
+            "tried": [[*pair, one.accuracy] for pair, one in zip(boosted.tried, history, strict=True)],
+        }

@@ -1,0 +1,207 @@
+"""RARTS: first-order search with two copies of the weights that pull at each other.
+
+Relaxed Lagrangian (5): L(y, w, a) = L_v(y, a) + lam L_t(w, a) + beta/2 |y - w|^2 + weight * <softmax(a), Lat>.
+One iteration (7, 8) is three steps, each with the newest values of the others (Gauss-Seidel):
+
+    w by lam grad_w L_t(w, a) + beta (w - y)
+    y by grad_y L_v(y, a) + beta (y - w)
+    a by lam grad_a L_t(w, a) + grad_a L_v(y, a) + the latency's gradient                          4 passes
+
+**Fused** takes both gradients by alpha from the passes of the two weight steps: grad_a L_t and grad_a L_v at the weights
+*before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half the passes; the same equilibrium (9).
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from archwright.errors import InputError
+from archwright.methods.base import Options
+from archwright.methods.bilevel import Alphas, Problem, WeightCopy, losses, sums
+from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy, softmax
+from archwright.methods.derivation import operation_decisions
+from archwright.methods.search_diagnostics import equilibrium
+from archwright.supernets.cell import CellSupernet
+from archwright.training import Position, Step
+from archwright.training.schedule import ScheduleName
+
+
+class RartsOptions(DifferentiableOptions):
+    """Options of RARTS; ``w_*`` are those of the copy trained on D_t."""
+
+    lam: float = Field(1.0, gt=0, description="weight of the training loss in the Lagrangian")
+    beta: float = Field(0.1, ge=0, description="strength of the coupling of the two copies")
+    fused: bool = Field(False, description="architecture gradient from the passes of the weight steps: half the time")
+    y_lr: float | None = Field(None, gt=0, description="learning rate of the copy trained on D_v; that of w")
+    y_lr_min: float | None = Field(None, ge=0, description="where it ends; that of w")
+    y_schedule: ScheduleName | None = Field(None, description="how it falls; that of w")
+    latency_weight: float = Field(0.0, ge=0, description="weight of the expected latency in milliseconds; 0 = off")
+    latency_table: str | None = Field(
+        None, description="JSON file {operation: milliseconds}; measured on this device if not given"
+    )
+
+
+class LatencyPenalty:
+    """``weight * sum over rows of <softmax(a), Lat>``, in the decisions that choose operations.
+
+    Args:
+        milliseconds: latency of each operation, in the order of the columns.
+        weight: a positive number.
+        decisions: names of the decisions it applies to.
+    """
+
+    def __init__(self, milliseconds: Tensor, weight: float, decisions: list[str]) -> None:
+        self.milliseconds, self.weight, self.decisions = milliseconds, weight, decisions
+
+    def value(self, alphas: Alphas) -> Tensor:
+        """The penalty, a 0-d tensor."""
+        terms = [(alphas[name].softmax(dim=-1) @ self.milliseconds.to(alphas[name])).sum() for name in self.decisions]
+        return self.weight * torch.stack(terms).sum()
+
+    def gradients(self, alphas: Alphas) -> list[Tensor]:
+        """Of :meth:`value` by each tensor of ``alphas``."""
+        value = self.value(alphas)
+        return list(torch.autograd.grad(value, list(alphas.values()), allow_unused=True, materialize_grads=True))
+
+
+def pulled(gradients: list[Tensor], scale: float, copy: WeightCopy, other: WeightCopy, beta: float) -> list[Tensor]:
+    """``scale * gradients + beta (copy - other)``."""
+    with torch.no_grad():
+        scaled = list(torch._foreach_mul(gradients, scale)) if scale != 1 else gradients
+        return sums(scaled, sums(copy.weights, other.weights, -1.0), beta)
+
+
+def rarts_step(
+    problem: Problem, w: WeightCopy, y: WeightCopy, lam: float, beta: float, penalty: LatencyPenalty | None = None
+) -> Step:
+    """Eq. (8) as written, 4 passes."""
+
+    def step(position: Position) -> dict[str, Tensor]:
+        train = problem.gradients(w.network, w.weights, "train", position, "weights")
+        w.variable.descend(pulled(train.weights, lam, w, y, beta), position)
+        validation = problem.gradients(y.network, y.weights, "validation", position, "weights")
+        y.variable.descend(pulled(validation.weights, 1.0, y, w, beta), position)
+        by_train = problem.gradients(w.network, w.weights, "train", position, "architecture").architecture
+        by_validation = problem.gradients(y.network, y.weights, "validation", position, "architecture").architecture
+        _descend_architecture(problem, by_train, by_validation, lam, penalty, position)
+        return losses(train.loss, validation.loss)
+
+    return step
+
+
+def fused_rarts_step(
+    problem: Problem, w: WeightCopy, y: WeightCopy, lam: float, beta: float, penalty: LatencyPenalty | None = None
+) -> Step:
+    """The architecture's gradients come from the two passes of the weight steps."""
+
+    def step(position: Position) -> dict[str, Tensor]:
+        train = problem.gradients(w.network, w.weights, "train", position, "both")
+        w.variable.descend(pulled(train.weights, lam, w, y, beta), position)
+        validation = problem.gradients(y.network, y.weights, "validation", position, "both")
+        y.variable.descend(pulled(validation.weights, 1.0, y, w, beta), position)
+        _descend_architecture(problem, train.architecture, validation.architecture, lam, penalty, position)
+        return losses(train.loss, validation.loss)
+
+    return step
+
+
+def _descend_architecture(
+    problem: Problem,
+    by_train: list[Tensor],
+    by_validation: list[Tensor],
+    lam: float,
+    penalty: LatencyPenalty | None,
+    position: Position,
+) -> None:
+    """The third step of (8)."""
+    gradient = sums(by_validation, by_train, lam)
+    if penalty is not None:
+        gradient = sums(gradient, penalty.gradients(problem.alpha.get(detached=False)))
+    problem.architecture.descend(gradient, position)
+
+
+class Rarts(DifferentiableSearch):
+    """Relaxed architecture search."""
+
+    name = "rarts"
+    Options: ClassVar[type[Options]] = RartsOptions
+    options: RartsOptions
+
+    @property
+    def passes(self) -> int:  # type: ignore[override]
+        """4, fused 2."""
+        return 2 if self.options.fused else 4
+
+    def check(self) -> None:
+        """Also reads or measures the latencies."""
+        super().check()
+        self.penalty = self._penalty()
+
+    def make_copies(self, network: CellSupernet) -> list[WeightCopy]:
+        """w and y, from the same start."""
+        o = self.options
+        y_lr = o.w_lr if o.y_lr is None else o.y_lr
+        y_lr_min = o.w_lr_min if o.y_lr_min is None else o.y_lr_min
+        second = self.copy_of(second_copy(network), y_lr, y_lr_min, o.y_schedule or o.w_schedule)
+        return [*super().make_copies(network), second]
+
+    def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
+        """As written, or fused."""
+        o = self.options
+        make = fused_rarts_step if o.fused else rarts_step
+        return make(problem, copies[0], copies[1], o.lam, o.beta, self.penalty)
+
+    def diagnose(self, problem: Problem, copies: list[WeightCopy]) -> dict[str, float]:
+        """Of both copies, with the latency term."""
+        alphas = problem.alpha.get(detached=False)
+        gradients = self.penalty.gradients(alphas) if self.penalty else []
+        cost = float(self.penalty.value(alphas)) if self.penalty else 0.0
+        found = equilibrium(problem, copies[0], copies[1], self.options.lam, self.options.beta, gradients, cost)
+        if self.penalty:
+            found["expected_latency_ms"] = cost / self.penalty.weight
+        return found
+
+    def _penalty(self) -> LatencyPenalty | None:
+        o, context = self.options, self.context
+        if o.latency_weight == 0:
+            return None
+        if o.latency_table is not None:
+            table = read_latencies(Path(o.latency_table))
+        else:
+            from archwright.costs.operations import operation_latencies
+
+            table = operation_latencies(context.space, context.scale)
+        known = {"none": 0.0, **table}
+        missing = [name for name in context.space.operations if name not in known]
+        if missing:
+            raise InputError(
+                f"a latency for every operation of {context.space.name} ({', '.join(context.space.operations)})",
+                f"a table without {', '.join(missing)}",
+                "Add them, in milliseconds, or leave latency_table out to measure on this device.",
+            )
+        milliseconds = torch.tensor([known[name] for name in context.space.operations], dtype=torch.float64)
+        return LatencyPenalty(milliseconds, o.latency_weight, operation_decisions(context.space))
+
+
+def read_latencies(path: Path) -> dict[str, float]:
+    """The table in a JSON file: operation to milliseconds, each zero or more."""
+    expected = 'a JSON file like {"nor_conv_3x3": 0.21, ...} with milliseconds'
+    try:
+        table = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(expected, f"{path} ({error})") from error
+    if not isinstance(table, dict):
+        raise InputError(expected, f"{type(table).__name__} in {path}")
+    for name, value in table.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+            raise InputError(expected, f"{value!r} for {name!r} in {path}")
+    return {name: float(value) for name, value in table.items()}
+
+
+__all__ = ["LatencyPenalty", "Rarts", "RartsOptions", "fused_rarts_step", "rarts_step", "softmax"]

@@ -1,0 +1,86 @@
+"""What training-free methods share: options of the scores, the pool of architectures, and its scores."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from archwright.data.request import DataRequest
+from archwright.errors import InputError
+from archwright.methods.base import Context, Options
+from archwright.methods.evaluation import feasible_sample
+from archwright.proxies.engine import ScoreRequest, score_architectures
+from archwright.proxies.score import Scores
+from archwright.spaces.base import Architecture
+from archwright.spaces.nasbench201 import NASBENCH201, all_operations, cell_of
+
+
+class ScoreOptions(Options):
+    """How architectures are scored."""
+
+    pool: int = Field(
+        0, ge=0, description="architectures to choose from; 0: the whole space where it is small, else 2000"
+    )
+    replicates: int = Field(3, ge=1, description="draws of weights and images that a score averages")
+    proxy_channels: int = Field(4, ge=2, description="channels of the small network that is scored")
+    proxy_cells: int = Field(1, ge=1, description="its cells (per stage, or in total)")
+    proxy_size: int = Field(16, ge=4, description="its image size")
+    proxy_batch: int = Field(64, ge=2, description="images of a draw")
+    initialisation: Literal["lecun", "xavier", "he"] = Field("lecun", description="scale of the initial weights")
+    labels: Literal["true", "random"] = Field("true", description="labels of the images")
+
+
+def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:
+    """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind)."""
+    noise = DataRequest(
+        f"random:classes=10,size={options.proxy_size},channels=3,count=2048", context.configuration.seed
+    )
+    return ScoreRequest(
+        metrics=metrics,
+        data=context.data_request if context.configuration.data is not None else noise,
+        channels=options.proxy_channels,
+        cells=options.proxy_cells,
+        image_size=options.proxy_size,
+        batch_size=options.proxy_batch,
+        initialisation=options.initialisation,
+        labels=options.labels,
+        replicates=options.replicates,
+        seed=context.configuration.seed,
+    )
+
+
+def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
+    """One representative of each canonical class that is connected and meets the limits.
+
+    The whole space of NAS-Bench-201 unless ``pool`` asks for fewer; elsewhere a random sample.
+    """
+    space: Any = context.space
+    found: dict[Architecture, None] = {}
+    if space is NASBENCH201 and options.pool == 0:
+        for row in all_operations().tolist():
+            candidate = space.canonical(cell_of(row))
+            if candidate not in found and space.is_connected(candidate) and context.feasible(candidate):
+                found[candidate] = None
+        return list(found)
+    rng = context.rng("pool")
+    for _ in range(options.pool or 2000):
+        found[space.canonical(feasible_sample(context, lambda: space.sample(rng)))] = None
+    return list(found)
+
+
+def score_pool(
+    context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...], stage: str
+) -> Scores:
+    """Scores of the pool, recorded chunk by chunk in the run."""
+    if not pool:
+        raise InputError("architectures that meet the limits", "none")
+    return score_architectures(
+        context.space,
+        pool,
+        request_scores(context, options, metrics),
+        executor=context.executor,
+        log=context.run.items(stage),
+        stop=context.stop,
+        progress=context.progress,
+    )

@@ -1,0 +1,28 @@
+"""What every test shares: one thread, runs in a temporary folder, and the NAS-Bench-201 table where it is at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from archwright.benchmarks.locate import shared_data
+from archwright.benchmarks.nasbench201 import CompactTable
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Runs of a test, and of the processes it starts, stay in its own folder."""
+    monkeypatch.setenv("ARCHWRIGHT_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+@pytest.fixture(scope="session")
+def nb201() -> CompactTable:
+    path = shared_data("nb201.npz")
+    if path is None:
+        pytest.skip("needs nb201.npz in $ARCHWRIGHT_DATA or ../shared/data")
+    return CompactTable(path)

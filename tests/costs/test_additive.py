@@ -1,0 +1,62 @@
+"""Additive costs equal the costs of whole architectures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from archwright.costs.additive import StagedCosts, counted_costs
+from archwright.errors import InputError
+from archwright.solvers.problem import StagedProblem
+from archwright.spaces.mbconv import SCALES, MbConv
+from archwright.spaces.mbconv_network import InvertedResidual
+
+
+@pytest.mark.parametrize("name", ["mbconv-8", "mbconv-224"])
+def test_sums_are_the_costs_of_architectures(name: str) -> None:
+    space = MbConv(SCALES[name])
+    costs = counted_costs(space)
+    shape = (space.stages, space.most_blocks, len(space.configurations))
+    problem = StagedProblem(
+        block_values=np.zeros(shape),
+        block_costs=costs.block_costs,
+        depth_values=np.zeros(shape[:2]),
+        depth_costs={},
+        depths=(space.scale.depths,) * space.stages,
+        fixed_value=0.0,
+        fixed_costs=costs.fixed_costs,
+    )
+    rng = np.random.default_rng(0)
+    for architecture in (space.heaviest(), space.lightest(), space.sample(rng)):
+        counted = space.cost(architecture, space.scale)
+        _, summed = problem.evaluate(space.to_choice(architecture))
+        assert (summed["params"], summed["macs"]) == (counted.params, counted.macs)
+    least, most = problem.cost_range("macs")
+    assert least == space.cost(space.lightest(), space.scale).macs
+    assert most == space.cost(space.heaviest(), space.scale).macs
+
+
+def test_memory_is_weights_and_kept_activations() -> None:
+    space = MbConv(SCALES["mbconv-8"])
+    geometry = space.geometry(1, 0, 4)  # no squeeze-excite, strided
+    block = InvertedResidual(geometry).eval()
+    kept = 0
+
+    def hook(_: object, __: object, output: torch.Tensor) -> None:
+        nonlocal kept
+        kept += output[0].numel()
+
+    for part in (block.expand, block.depthwise, block.project):
+        part.register_forward_hook(hook)
+    block(torch.zeros(1, geometry.in_channels, geometry.size, geometry.size))
+    params = sum(p.numel() for p in block.parameters())
+    assert counted_costs(space).block_costs["memory_bytes"][1, 0, 4] == 4 * (params + kept)
+
+
+def test_joining_needs_different_resources() -> None:
+    one = StagedCosts({"a": np.zeros((1, 1, 1))}, {"a": 1.0})
+    two = StagedCosts({"b": np.zeros((1, 1, 1))}, {"b": 2.0})
+    assert (one | two).fixed_costs == {"a": 1.0, "b": 2.0}
+    with pytest.raises(InputError, match="twice"):
+        one | one

@@ -1,0 +1,142 @@
+"""Latency tables: sums, correction, resuming, import and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from archwright.costs import tables
+from archwright.costs.measure import Latency, Timing
+from archwright.costs.tables import LatencyTable, fit_correction, measure_table, parts
+from archwright.errors import InputError
+from archwright.spaces.mbconv import SCALES, MbConv
+from archwright.spaces.mbconv_network import MbConvNetwork
+
+SPACE = MbConv(
+    SCALES["mbconv-8"].changed(
+        stage_widths=(24, 40), stage_strides=(1, 2), activations=("relu", "swish"), last_widths=(96, 128)
+    )
+)
+
+
+def fake_latency(module: nn.Module) -> float:
+    """A device on which whole networks take 1.2 times their parts and half a millisecond."""
+    params = sum(p.numel() for p in module.parameters()) / 1e3
+    return 1.2 * params + 0.5 if isinstance(module, MbConvNetwork) else params
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Replaces the stop-watch by parameters; collects what was measured."""
+    made: list[str] = []
+
+    def fake(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> Latency:
+        made.append(type(module).__name__)
+        value = fake_latency(module)
+        return Latency(value, value, value)
+
+    monkeypatch.setattr(tables, "measure", fake)
+    return made
+
+
+def test_equal_blocks_are_measured_once(calls: list[str]) -> None:
+    table = measure_table(SPACE)
+    # The first stage's blocks are all equal, the second's but for its strided first; start and end.
+    assert len(table.entries) == (1 + 2) * 12 + 2
+    assert calls.count("InvertedResidual") == 36
+    assert calls.count("MbConvNetwork") == 20
+
+
+def test_correction_is_found_and_predicts_other_networks(calls: list[str]) -> None:
+    table = measure_table(SPACE, validation_networks=7)
+    assert table.correction is not None
+    assert table.correction.slope == pytest.approx(1.2)
+    assert table.correction.intercept_ms == pytest.approx(0.5)
+    assert table.correction.validation_networks == 7
+    assert table.correction.median_error == pytest.approx(0, abs=1e-9)
+    architecture = SPACE.sample(np.random.default_rng(99))
+    expected = fake_latency(SPACE.build(architecture, SPACE.scale))
+    assert table.predict(SPACE, [architecture])[0] == pytest.approx(expected)
+
+
+def test_interrupted_measurement_goes_on(calls: list[str], tmp_path: Path) -> None:
+    log = tmp_path / "latency.jsonl"
+
+    def stop(done: int, total: int) -> None:
+        if done == 30:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_table(SPACE, log=log, progress=stop)
+    assert len(calls) == 30
+    resumed = measure_table(SPACE, log=log)
+    assert len(calls) == 38 + 20
+    assert resumed == measure_table(SPACE)
+    with pytest.raises(InputError, match="as it was begun"):
+        measure_table(SPACE, Timing(batch=2), log=log)
+
+
+def test_a_table_survives_its_file(calls: list[str], tmp_path: Path) -> None:
+    table = measure_table(SPACE)
+    table.save(tmp_path / "table.json")
+    assert LatencyTable.load(tmp_path / "table.json") == table
+    written = json.loads((tmp_path / "table.json").read_text())
+    assert set(written["provenance"]) == {
+        *("device", "backend", "threads", "batch", "dtype", "warm_up", "repeats", "versions")
+    }
+
+
+def _damaged(table: LatencyTable, change: Any, path: Path) -> Path:
+    content = table.model_dump()
+    change(content)
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf"), "fast", None])
+def test_impossible_latencies_are_refused(calls: list[str], tmp_path: Path, value: Any) -> None:
+    key = next(iter(parts(SPACE)))
+    path = _damaged(measure_table(SPACE), lambda c: c["entries"][key].update(median_ms=value), tmp_path / "table.json")
+    with pytest.raises(InputError, match="median_ms"):
+        LatencyTable.load(path)
+
+
+def test_tables_that_do_not_fit_are_refused(calls: list[str], tmp_path: Path) -> None:
+    table = measure_table(SPACE)
+    incomplete = LatencyTable.load(_damaged(table, lambda c: c["entries"].popitem(), tmp_path / "a.json"))
+    with pytest.raises(InputError, match="without 1 of them"):
+        incomplete.costs(SPACE)
+    with pytest.raises(InputError, match="another image size"):
+        table.check(MbConv(SPACE.scale.changed(image_size=16)))
+    with pytest.raises(InputError, match="device 'phone'"):
+        table.check(SPACE, device="phone")
+    with pytest.raises(InputError, match="threads 2"):
+        table.check(SPACE, timing=Timing(threads=2))
+    table.check(SPACE, timing=Timing(), device=table.provenance.device)
+    with pytest.raises(InputError, match="no file"):
+        LatencyTable.load(tmp_path / "none.json")
+    with pytest.raises(InputError, match="provenance"):
+        LatencyTable.load(_damaged(table, lambda c: c.pop("provenance"), tmp_path / "b.json"))
+
+
+def test_corrections_that_make_no_sense_are_refused() -> None:
+    sums = np.linspace(1, 2, 20)
+    with pytest.raises(InputError, match="at least 20"):
+        fit_correction(sums[:19], sums[:19])
+    with pytest.raises(InputError, match="slope"):
+        fit_correction(sums, 3 - sums)
+    with pytest.raises(InputError, match="at least 20"):
+        measure_table(SPACE, networks=5)
+
+
+def test_really_measured() -> None:
+    small = MbConv(SPACE.scale.changed(expansions=(2,), kernels=(3,), squeeze_excite=(False,), depths=(1, 2)))
+    table = measure_table(small, Timing(warm_up=0, repeats=2))
+    costs = table.costs(small)
+    assert costs.block_costs["latency_ms"].shape == (2, 2, 1)
+    assert (costs.block_costs["latency_ms"] > 0).all()

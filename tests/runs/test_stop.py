@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from archwright.errors import Interrupted
+from archwright.runs.stop import Stop
+
+
+def test_without_a_reason_it_never_stops() -> None:
+    stop = Stop()
+    stop.check()
+    assert not stop.requested
+
+
+def test_the_time_budget_ends() -> None:
+    assert not Stop(minutes=60).requested
+    stop = Stop(minutes=0)
+    assert stop.out_of_time
+    assert not stop.signalled
+    with pytest.raises(Interrupted, match="time budget"):
+        stop.check()
+
+
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])
+def test_the_first_signal_is_a_request_and_the_second_ends_at_once(number: int, name: str) -> None:
+    before = signal.getsignal(number)
+    stop = Stop()
+    with stop.on_signals():
+        os.kill(os.getpid(), number)
+        assert stop.signalled
+        with pytest.raises(Interrupted, match=name):
+            stop.check()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before

@@ -1,0 +1,199 @@
+"""The mbconv space: values, encodings, counted costs against built networks, bad input."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from archwright.errors import InputError
+from archwright.solvers.problem import StagedChoice
+from archwright.spaces.base import Scale
+from archwright.spaces.mbconv import MBCONV, SCALES, MbConv, scale_for
+from archwright.spaces.mbconv_scale import MbConvScale
+
+TINY = MbConv(
+    SCALES["mbconv-8"].changed(
+        stage_widths=(24, 40), stage_strides=(1, 2), activations=("relu", "swish"), last_widths=(96, 128)
+    )
+)
+
+
+def counted(network: nn.Module, channels: int, size: int) -> tuple[int, int]:
+    """Parameters and multiply-accumulates of a network on the meta device, seen by hooks."""
+    macs = 0
+
+    def hook(module: nn.Module, _: object, output: torch.Tensor) -> None:
+        nonlocal macs
+        if isinstance(module, nn.Conv2d):
+            macs += output[0].numel() * module.weight[0].numel()
+        elif isinstance(module, nn.Linear):
+            macs += module.weight.numel()
+
+    for module in network.modules():
+        module.register_forward_hook(hook)
+    with torch.no_grad():
+        network.eval()(torch.empty(1, channels, size, size, device="meta"))
+    return sum(p.numel() for p in network.parameters()), macs
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_cost_is_what_the_built_network_has(name: str) -> None:
+    space = MbConv(SCALES[name])
+    scale = space.scale
+    rng = np.random.default_rng(1)
+    for architecture in (space.heaviest(), space.sample(rng)):
+        with torch.device("meta"):
+            network = space.build(architecture, scale)
+        cost = space.cost(architecture, scale)
+        assert (cost.params, cost.macs) == counted(network, scale.image_channels, scale.image_size)
+
+
+def test_papers_shape() -> None:
+    space = MbConv(SCALES["mbconv-224"])
+    assert space.decisions == {"configuration": (20, 12), "depth": (5, 3)}
+    assert sum(a * b for a, b in space.decisions.values()) == 255
+    assert space.scale.stage_channels == (24, 40, 80, 112, 192)
+    assert space.total_stride(space.scale) == 32
+    assert space.size == (12**2 + 12**3 + 12**4) ** 5
+    # Table 3, right: the configurations in their order.
+    assert space.configurations[:4] == ((2, 3, False), (2, 3, True), (2, 5, False), (2, 5, True))
+    assert space.configurations[11] == (6, 5, True)
+    sizes = [row[0].size for row in space.heaviest().geometries(space.scale)]
+    assert sizes == [112, 56, 28, 14, 14]  # the inputs' sizes of stages 3 to 7
+
+
+def test_text_reads_back_and_is_timm_style() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        architecture = MBCONV.sample(rng)
+        assert MBCONV.parse(str(architecture)) == architecture
+    first = str(MbConv(SCALES["mbconv-224"]).heaviest()).split("/")[0]
+    assert first.startswith("ir_r1_k5_s2_e6_c24_se0.25|ir_r1_k5_s1_e6_c24_se0.25|")
+
+
+def test_encodings_and_choices_invert() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        architecture = MBCONV.sample(rng)
+        assert MBCONV.decode(MBCONV.encode(architecture)) == architecture
+        choice = MBCONV.to_choice(architecture)
+        assert MBCONV.from_choice(choice) == architecture
+        assert ((choice.configurations == -1) == (np.arange(4) >= choice.depths[:, None])).all()
+
+
+def test_size_counts_every_architecture_once() -> None:
+    space = MbConv(TINY.scale.changed(depths=(1, 2), expansions=(2,), kernels=(3,)))
+    seen, frontier = {space.lightest()}, [space.lightest()]
+    while frontier:  # all that neighbours lead to
+        frontier = [n for a in frontier for n in space.neighbours(a) if n not in seen]
+        seen |= set(frontier)
+    assert len(seen) == space.size == (2 + 4) ** 2
+
+
+def test_neighbours_are_distinct_and_mutual() -> None:
+    architecture = TINY.sample(np.random.default_rng(3))
+    found = TINY.neighbours(architecture)
+    assert len(set(found)) == len(found)
+    assert architecture not in found
+    assert all(architecture in TINY.neighbours(other) for other in found[::7])
+
+
+def test_crossover_takes_every_block_from_a_parent() -> None:
+    rng = np.random.default_rng(0)
+    one, other = TINY.heaviest(), TINY.lightest()
+    children = {TINY.crossover(one, other, rng) for _ in range(30)}
+    assert len(children) > 5
+    for child in children:
+        for stage, blocks in enumerate(child.stages):
+            assert len(blocks) in (2, 4)
+            for place, block in enumerate(blocks):
+                assert any(place < len(p.stages[stage]) and p.stages[stage][place] == block for p in (one, other))
+
+
+def test_sample_is_uniform_over_decisions() -> None:
+    rng = np.random.default_rng(0)
+    depths = np.stack([TINY.to_choice(TINY.sample(rng)).depths for _ in range(1500)])
+    for depth in (2, 3, 4):
+        assert abs((depths == depth).mean() - 1 / 3) < 0.03
+
+
+@pytest.mark.parametrize(("size", "name"), [(8, "mbconv-8"), (28, "mbconv-32"), (64, "mbconv-64"), (224, "mbconv-224")])
+def test_scale_for_picks_a_preset_that_fits(size: int, name: str) -> None:
+    scale = scale_for(size, classes=2, image_channels=1)
+    assert scale == SCALES[name].changed(image_size=size, classes=2, image_channels=1)
+    network = MbConv(scale).build(MbConv(scale).lightest(), scale)
+    assert network.eval()(torch.zeros(2, 1, size, size)).shape == (2, 2)
+
+
+def test_scale_survives_json() -> None:
+    scale = SCALES["mbconv-32"]
+    assert MbConvScale(**json.loads(json.dumps(scale.to_dict()))) == scale
+
+
+def test_width_multiplier_rounds_to_eight() -> None:
+    assert SCALES["mbconv-224"].changed(width=0.5).stage_channels == (16, 24, 40, 56, 96)
+    assert SCALES["mbconv-224"].changed(width=1.0).stage_channels == (24, 40, 80, 112, 192)
+
+
+GOOD = str(TINY.lightest())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "stage 1"),
+        (GOOD.replace("k3", "k4"), "odd kernel"),
+        (GOOD.replace("k3", "k7"), "kernel in"),
+        (GOOD.replace("e2", "e4"), "expansion in"),
+        (GOOD.replace("c16", "c24"), "16 channels"),
+        (GOOD.split("/")[0], "2 stages"),
+        (GOOD.replace("|ir_r1_k3_s1_e2_c16", "", 1), "depth among"),
+        (GOOD.replace("ir_r1", "ds_r1", 1), "ds_r1"),
+        (GOOD.replace("_s1_", "_s2_"), "stride"),
+    ],
+)
+def test_bad_text_says_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TINY.parse(text)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"image_size": 1},
+        {"image_size": (8, 12)},
+        {"classes": 0},
+        {"width": 0.0},
+        {"depths": ()},
+        {"depths": (3, 2)},
+        {"kernels": (4,)},
+        {"expansions": (0, 2)},
+        {"stage_strides": (1,)},
+        {"activations": ("gelu", "relu")},
+        {"auxiliary": True},
+    ],
+)
+def test_scales_no_network_can_have_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        MbConv(TINY.scale.changed(**changes))
+
+
+def test_other_bad_input() -> None:
+    with pytest.raises(InputError, match="8 px"):
+        scale_for(7)
+    with pytest.raises(InputError, match="mbconv"):
+        TINY.build(TINY.lightest(), Scale(channels=16, cells=2))
+    with pytest.raises(InputError, match="4 px"):
+        TINY.build(TINY.lightest(), TINY.scale.changed(image_size=3, stem_stride=2))
+    with pytest.raises(InputError, match="channels"):
+        TINY.encode(MbConv(TINY.scale.changed(width=1.0)).lightest())
+    with pytest.raises(InputError, match="depths"):
+        TINY.from_choice(StagedChoice(np.array([1, 2]), np.full((2, 4), -1)))
+    encoding = TINY.encode(TINY.lightest())
+    encoding["configuration"][3, 0] = 1
+    with pytest.raises(InputError, match="beyond"):
+        TINY.decode(encoding)

@@ -1,0 +1,24 @@
+"""Every registered space and method keeps its contract."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from archwright.methods.registry import methods
+from archwright.spaces.registry import spaces
+from archwright.testing import check_method, check_space
+
+SMALL: dict[str, dict[str, Any]] = {"evolution": {"population": 2, "sample": 1}}
+"""Settings that let a method show all it does within a few evaluations."""
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in spaces])
+def test_space(name: str) -> None:
+    check_space(spaces.get(name))
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in methods])
+def test_method(name: str) -> None:
+    check_method(name, kills=2, **SMALL.get(name, {}))
