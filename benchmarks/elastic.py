@@ -65,10 +65,8 @@ def main() -> None:
         medians = median_ms(steps(MbConv(SCALES[f"mbconv-{pixels}"]), arguments.batch), arguments.repeats)
         for name, value in medians.items():
             results.append({"label": f"{name}-{pixels}px", "value": round(value, 2), "unit": "ms"})
-        for name in ("multi-path", "heaviest-path"):
-            ratios.append(
-                {"label": f"{name}/heaviest-{pixels}px", "value": round(medians[name] / medians["heaviest"], 3)}
-            )
+        shares = {name: medians[name] / medians["heaviest"] for name in ("multi-path", "heaviest-path")}
+        ratios += [{"label": f"{name}/heaviest-{pixels}px", "value": round(v, 3)} for name, v in shares.items()]
     for row in results:
         print(f"{row['label']:>24} {row['value']:>10} {row['unit']}", file=sys.stderr)
     for row in ratios:

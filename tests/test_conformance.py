@@ -10,7 +10,13 @@ from archwright.methods.registry import methods
 from archwright.spaces.registry import spaces
 from archwright.testing import check_method, check_space
 
-SMALL: dict[str, dict[str, Any]] = {"evolution": {"population": 2, "sample": 1}}
+GRADIENTS = {"search_epochs": 1, "search_batch": 256}
+SMALL: dict[str, dict[str, Any]] = {
+    "evolution": {"population": 2, "sample": 1},
+    "nasi": {"steps": 4, "nu_samples": 4, "proxy_channels": 4, "proxy_batch": 16},
+    "hnas": {"pool": 20, "replicates": 1, "probes": 2, "proxy_size": 8, "proxy_batch": 16},
+    **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts"), GRADIENTS),
+}
 """Settings that let a method show all it does within a few evaluations."""
 
 

@@ -119,6 +119,7 @@ def test_dealing_is_balanced() -> None:
             chosen = choices.configurations[:, stage, block]
             counts = np.bincount(chosen[chosen >= 0], minlength=12)
             assert counts.max() - counts.min() <= 1
+            assert np.ptp(counts.reshape(6, 2).sum(1)) <= 1  # (expansion, kernel) pairs
             assert counts.sum() == (choices.depths[:, stage] > block).sum()
 
 
@@ -138,13 +139,26 @@ def test_multi_path_training_lowers_the_loss() -> None:
     x = x + labels[:, None, None, None]
     optimiser = torch.optim.SGD(supernet.parameters(), 0.05, momentum=0.9)
     rng, losses = np.random.default_rng(0), []
-    for _ in range(15):
+    for _ in range(20):
         optimiser.zero_grad()
         loss = nn.functional.cross_entropy(supernet(x, deal(48, rng, SCALE)), labels)
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
-    assert np.mean(losses[-3:]) < 0.7 * np.mean(losses[:3])
+    assert np.mean(losses[-3:]) < 0.8 * np.mean(losses[:3])
+
+
+def test_spreading_the_heaviest(supernet: ElasticSupernet) -> None:
+    x, heaviest = images(6), SPACE.to_choice(SPACE.heaviest())
+    supernet.eval()
+    with torch.no_grad():
+        before = supernet(x, heaviest)
+        supernet.spread_heaviest()
+        torch.testing.assert_close(supernet(x, heaviest), before)
+    block = supernet.stages[1][0]
+    torch.testing.assert_close(block.depthwise[0].weight, block.depthwise[1].weight[:, :, 1:4, 1:4])
+    torch.testing.assert_close(block.depthwise_norms[0].running_mean, block.depthwise_norms[1].running_mean)
+    assert all(torch.equal(norm.bias, block.project_norms[5].bias) for norm in block.project_norms)
 
 
 def test_bad_input(supernet: ElasticSupernet) -> None:

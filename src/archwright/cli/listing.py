@@ -20,9 +20,10 @@ def _lister(name: str, help_text: str, module: str, attribute: str) -> click.Com
     return click.Command(name, callback=show, help=help_text)
 
 
-spaces_command = _lister("spaces", "List the search spaces.", "archwright.spaces.registry", "spaces")
-methods_command = _lister("methods", "List the search methods.", "archwright.methods.registry", "methods")
-datasets_command = _lister("datasets", "List the data sets.", "archwright.data.registry", "datasets")
-benchmarks_command = _lister(
-    "benchmarks", "List the tabular benchmarks.", "archwright.benchmarks.registry", "benchmarks"
+COMMANDS = (
+    _lister("spaces", "List the search spaces.", "archwright.spaces.registry", "spaces"),
+    _lister("methods", "List the search methods.", "archwright.methods.registry", "methods"),
+    _lister("datasets", "List the data sets.", "archwright.data.registry", "datasets"),
+    _lister("proxies", "List the training-free metrics.", "archwright.proxies.registry", "PROXIES"),
+    _lister("benchmarks", "List the tabular benchmarks.", "archwright.benchmarks.registry", "benchmarks"),
 )

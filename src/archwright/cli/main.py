@@ -10,6 +10,8 @@ from typing import Any
 import click
 
 from archwright.cli import listing
+from archwright.cli.reproduce import reproduce_command
+from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
 from archwright.errors import ArchwrightError
 
@@ -21,7 +23,7 @@ def cli() -> None:
 
 
 cli.add_command(SearchGroup(name="search", help="Search for an architecture by one of the methods below."))
-for command in (listing.spaces_command, listing.methods_command, listing.datasets_command, listing.benchmarks_command):
+for command in (*listing.COMMANDS, score_command, reproduce_command):
     cli.add_command(command)
 
 

@@ -53,8 +53,8 @@ class Timing:
     threads: int = 1
     batch: int = 1
     dtype: Dtype = "float32"
-    warm_up: int = 5
-    repeats: int = 30
+    warm_up: int = 10
+    repeats: int = 50
 
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):

@@ -27,11 +27,11 @@ def weight_scale(shape: tuple[int, ...], initialisation: Initialisation) -> floa
 def initialise(model: nn.Module, generator: torch.Generator, initialisation: Initialisation = "lecun") -> None:
     """Draw all convolution and linear weights of ``model`` anew; biases become 0, batch-norm scales 1."""
     for module in model.modules():
-        if isinstance(module, nn.Conv2d | nn.Linear):
-            scale = weight_scale(tuple(module.weight.shape), initialisation)
-            module.weight.copy_(torch.randn(module.weight.shape, generator=generator) * scale)
-            if module.bias is not None:
-                module.bias.zero_()
-        elif isinstance(module, nn.BatchNorm2d | nn.BatchNorm1d) and module.affine:
-            module.weight.fill_(1)
-            module.bias.zero_()
+        weight, bias = (module._parameters.get(name) for name in ("weight", "bias"))
+        if weight is not None and weight.ndim >= 2:  # any convolution or linear layer, a supernet's stacked ones too
+            scale = weight_scale(tuple(weight.shape), initialisation)
+            weight.copy_(torch.randn(weight.shape, generator=generator) * scale)
+        elif weight is not None:
+            weight.fill_(1)
+        if bias is not None:
+            bias.zero_()

@@ -80,6 +80,15 @@ def log_determinant(kernel: Tensor) -> Tensor:
     return logarithm
 
 
+def linear_regions(kernel: Tensor) -> Tensor:
+    """How many linear regions the batch falls into (TE-NAS), (A,), from the agreement kernel (A, m, m).
+
+    Two images share a region when all their ReLUs agree, that is when their entry equals the diagonal.
+    """
+    same = kernel >= kernel.diagonal(dim1=1, dim2=2)[:, :, None]
+    return (1.0 / same.sum(dim=2)).sum(dim=1)
+
+
 @dataclass(frozen=True)
 class Proxy:
     """One metric.
@@ -143,6 +152,7 @@ NASWOT = Proxy(
     worst=LOWEST,
     positive=False,
 )
+REGIONS = Proxy("regions", +1, _needs("relu"), pattern=agreements, finish=lambda t, m: linear_regions(t))
 PARAMS = Proxy("params", +1, _needs(), weight_count)
 MACS = Proxy("macs", +1, _needs(), multiply_accumulates)
 

@@ -22,6 +22,7 @@ PROXIES = Registry(
     Entry("fisher", f"{_HOME}:FISHER", "sum over channels of (activation . loss gradient)^2 / 2"),
     Entry("synflow", f"{_HOME}:SYNFLOW", "path strength of |weights| from an all-ones input; needs no data"),
     Entry("naswot", f"{_HOME}:NASWOT", "log-determinant of the Hamming kernel of ReLU patterns"),
+    Entry("regions", f"{_HOME}:REGIONS", "linear regions the batch falls into; for small networks and large batches"),
     Entry("params", f"{_HOME}:PARAMS", "number of convolution and linear weights, the honest baseline"),
     Entry("macs", f"{_HOME}:MACS", "multiply-accumulates for one image, the honest baseline"),
     group="proxies",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from archwright.errors import InputError
 from archwright.solvers.problem import StagedChoice
-from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space, check_one_hot
+from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.mbconv_network import BlockGeometry, MbConvNetwork, end_cost, start_cost
 from archwright.spaces.mbconv_scale import Configuration, MbConvScale
 from archwright.spaces.operations import Cost
@@ -124,7 +124,7 @@ class MbConv(Space[MbConvArchitecture]):
     }
 
     def __init__(self, scale: MbConvScale) -> None:
-        self.check_scale(scale)
+        scale.check()
         self.scale = scale
 
     @property
@@ -251,9 +251,8 @@ class MbConv(Space[MbConvArchitecture]):
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> MbConvArchitecture:
         """Inverse of :meth:`encode`."""
-        shapes = self.decisions
-        rows = check_one_hot("configuration", encoding["configuration"], shapes["configuration"])
-        depth = check_one_hot("depth", encoding["depth"], shapes["depth"])
+        checked = self.check_encoding(encoding)
+        rows, depth = checked["configuration"], checked["depth"]
         if not (depth.sum(1) == 1).all():
             raise InputError("exactly one depth a stage", f"{depth.sum(1).tolist()}")
         depths = np.array(self.scale.depths)[depth.argmax(1)]
@@ -322,12 +321,12 @@ class MbConv(Space[MbConvArchitecture]):
         return total + end_cost(scale, last.channels, last.out_size)
 
     def total_stride(self, scale: Scale) -> int:
-        """Of the stem and all stages."""
-        return MbConvScale.of(scale).total_stride
+        """Of the scale's stem and this space's stages, whose strides the architectures bring."""
+        return MbConvScale.of(scale).changed(stage_strides=self.scale.stage_strides).total_stride
 
     def check_scale(self, scale: Scale) -> None:
-        """Refuse a scale that no network can have."""
-        MbConvScale.of(scale).check()
+        """Refuse a scale that no network of this space can have."""
+        MbConvScale.of(scale).changed(stage_strides=self.scale.stage_strides).check()
 
     def _usable(self, architecture: MbConvArchitecture, scale: Scale) -> MbConvScale:
         """The scale, checked together with the strides that the architecture brings."""

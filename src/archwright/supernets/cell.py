@@ -19,6 +19,7 @@ cells follows the same policy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -36,7 +37,7 @@ from archwright.spaces.nasbench101 import Cell101, Skeleton101
 from archwright.spaces.nasbench201 import Cell201, Skeleton201, StandaloneCell201
 from archwright.spaces.operations import OPERATIONS
 from archwright.supernets.node_cell import inherit_node_network, make_node_network
-from archwright.supernets.parallel import Parallel, make_parallel, set_statistics
+from archwright.supernets.parallel import Parallel, ParallelModules, Shared, make_parallel, mixtures, set_statistics
 
 Statistics = Literal["batch", "running"]
 Weights = Mapping[str, Tensor]
@@ -134,6 +135,8 @@ class MixedCell(nn.Module):
             rest = F.max_pool2d(rest, 2, 2, ceil_mode=True) if self._stride(source) == 2 else rest
             for row in rows:
                 add(bypass, self.edges[row][1], rest)
+        wide: list[Tensor] = []  # outputs of all edges side by side, (B, n*C, H, W) each
+        shared: list[tuple[Tensor, Tensor]] = []  # an output that all edges have in common, and its weights (n,)
         for column, name in enumerate(self.operations):
             chosen = [position for position, row in enumerate(rows) if active[row, column]]
             if name == "none" or not chosen:
@@ -141,8 +144,20 @@ class MixedCell(nn.Module):
             scale = weights[[rows[position] for position in chosen], column]
             plain = not scale.requires_grad and bool((scale == 1).all())
             module: Parallel = self.parallel[f"{source}:{name}"]  # type: ignore[assignment]
-            for position, output in zip(chosen, module(value, chosen, None if plain else scale), strict=True):
-                add(sums, self.edges[rows[position]][1], output)
+            if plain or len(chosen) < len(rows) or isinstance(module, ParallelModules):
+                for position, output in zip(chosen, module(value, chosen, None if plain else scale), strict=True):
+                    add(sums, self.edges[rows[position]][1], output)
+            elif isinstance(module, Shared):
+                shared.append((module(value, chosen, None)[0], scale))
+            else:
+                wide += module(value, chosen, scale, joined=True)
+        if wide:
+            outputs = torch.split(reduce(torch.add, wide), wide[0].shape[1] // len(rows), dim=1)
+            for row, output in zip(rows, outputs, strict=True):
+                add(sums, self.edges[row][1], output)
+        if shared:
+            for row, output in zip(rows, mixtures(*zip(*shared, strict=True)), strict=True):
+                add(sums, self.edges[row][1], output)
 
     def export(self, row: int, operation: str) -> dict[str, Tensor]:
         """State of one operation on one edge under the names of its stand-alone module."""

@@ -47,23 +47,28 @@ def deal(n_images: int, rng: np.random.Generator, scale: MbConvScale) -> StagedC
     """A sub-network for each image, every decision dealt in balanced random order.
 
     Each depth of a stage comes up floor or ceil of n / depths times among the n images, and so does each configuration
-    of a block position among the images that are deep enough to have it; each image's sub-network by itself is
-    uniformly distributed. Dealing among those images keeps the sizes of the groups the same from step to step, which
-    the CPU library needs to find its compiled kernels again.
+    of a block position, and each (expansion, kernel) pair, among the images that are deep enough to have it; each
+    image's sub-network by itself is uniformly distributed. So the groups that run together have the same few sizes in
+    every step, and the CPU library finds its compiled kernels again.
     """
     stages, most = len(scale.stage_widths), scale.depths[-1]
     depths = np.stack([_dealt(scale.depths, n_images, rng) for _ in range(stages)], axis=1)
     chosen = np.full((n_images, stages, most), ABSENT, dtype=np.int64)
     for stage, block in itertools.product(range(stages), range(most)):
         present = np.flatnonzero(depths[:, stage] > block)
-        chosen[present, stage, block] = _dealt(range(len(scale.configurations)), len(present), rng)
+        every, settings = range(len(scale.configurations)), len(scale.squeeze_excite)
+        chosen[present, stage, block] = _dealt(every, len(present), rng, settings)
     return StagedChoice(depths, chosen)
 
 
-def _dealt(options: Sequence[int], count: int, rng: np.random.Generator) -> Ints:
-    """``count`` options, whole decks first and the rest of a shuffled one, in random order."""
+def _dealt(options: Sequence[int], count: int, rng: np.random.Generator, family: int = 1) -> Ints:
+    """``count`` options in random order: whole decks, and the top of a shuffled one.
+
+    ``family`` options in a row belong together; the shuffled deck has one of every family before a second of any.
+    """
     whole, rest = divmod(count, len(options))
-    hand = np.concatenate([np.tile(options, whole), rng.permutation(np.array(options))[:rest]])
+    families = rng.permuted(rng.permutation(np.array(options).reshape(-1, family)), axis=1)
+    hand = np.concatenate([np.tile(options, whole), families.T.reshape(-1)[:rest]])
     return rng.permutation(hand).astype(np.int64)
 
 
@@ -183,6 +188,17 @@ class ElasticBlock(nn.Module):
             block.gate.expand.weight.copy_(first(self.gate.expand.weight, width))
             block.gate.expand.bias.copy_(first(self.gate.expand.bias, width))
 
+    @torch.no_grad()
+    def spread_heaviest(self) -> None:
+        """Give every configuration what the heaviest one has learned: the centre of its filters, and its norms."""
+        largest = self._filters(len(self.kernels) - 1, self.expand.out_channels)
+        for kernel, size in enumerate(self.kernels):
+            margin = (self.kernels[-1] - size) // 2
+            self._filters(kernel, len(largest)).copy_(largest[:, :, margin : margin + size, margin : margin + size])
+        for norms in (self.depthwise_norms, self.project_norms):
+            for norm in norms:
+                norm.load_state_dict(norms[-1].state_dict())
+
 
 class ElasticSupernet(nn.Module):
     """Start, elastic stages, end; ``supernet(x, choices)`` gives logits (B, classes).
@@ -235,6 +251,12 @@ class ElasticSupernet(nn.Module):
             x, rows = block(x, choices.configurations[images, stage, number])
             images = images[rows]
         return torch.cat([*finished, x]), np.concatenate([*owners, images])
+
+    def spread_heaviest(self) -> None:
+        """After training the heaviest path alone: let the other configurations start from it, not from scratch."""
+        for module in self.modules():
+            if isinstance(module, ElasticBlock):
+                module.spread_heaviest()
 
     def cut_out(self, architecture: MbConvArchitecture) -> Network:
         """The stand-alone network of one sub-network, with copies of the supernet's weights and statistics."""
@@ -304,7 +326,7 @@ def split_rows(x: Tensor, sizes: list[int]) -> list[Tensor]:
 
 
 def normalised(norm: nn.Module, x: Tensor, share: float) -> Tensor:
-    """Batch norm with the first channels of ``norm``; ``share`` is the part x is of all images that ``norm`` has in this batch.
+    """Batch norm with the first channels of ``norm``; ``share`` is x's part of the images it has now.
 
     The running statistics move by that share of the momentum, so that several groups move them as a whole batch would.
     """

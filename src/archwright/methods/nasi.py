@@ -1,0 +1,301 @@
+"""NASI (thesis, chapter 6): one step of architecture search at initialisation, without training.
+
+With tr = || 1/b sum_x grad_theta L_x ||^2 (eq. 6.7) of a sampled sub-network on a fresh batch, the reward is
+
+    R = tr - mu * max(0, tr - nu)                                                                        (eq. 6.8)
+
+alpha stays at alpha_0 = 0; each of K steps draws a straight-through Gumbel sample and takes G_k = grad_alpha R (a
+derivative of a squared gradient: double backward). Then (eq. 6.13)
+
+    Delta = xi / K * sum_k G_k / max(|G_1|, ..., |G_k|),   xi = 1,
+
+and the architecture with the largest alpha_0 + Delta is the answer. nu is the mean trace of 50 random architectures
+(``fixed``, eq. 6.14) or the running mean from a large start (``adaptive``, eq. 6.15), both at the scale used.
+
+``none`` is not a candidate, as in the thesis' own DARTS space: a trace says little of an edge that carries nothing, and
+small runs that may choose it end at disconnected cells. In the DARTS space inputs and operations of a node are chosen
+independently, the two strongest of each, paired in order, and a max-pool after reduction cells halves the image.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from archwright.data import Batches
+from archwright.data.request import DataRequest, load_data
+from archwright.errors import InputError
+from archwright.methods.base import Options, Stage
+from archwright.methods.derivation import derive
+from archwright.methods.evaluation import SearchMethod
+from archwright.proxies.initialise import initialise
+from archwright.runs.files import Json
+from archwright.spaces import darts
+from archwright.spaces.base import Architecture, Scale, Space
+from archwright.spaces.cells import Cell, CellPair
+from archwright.spaces.darts import Darts
+from archwright.spaces.nasbench1shot1 import NasBench1Shot1
+from archwright.supernets.cell import Active, CellSupernet
+from archwright.training import Position, drive
+
+Logits = dict[str, Tensor]
+
+
+class NasiOptions(Options):
+    """Options of NASI."""
+
+    steps: int = Field(60, ge=1, description="K, Gumbel samples; one budget")
+    mu: float = Field(1.0, ge=0, description="penalty coefficient: 1 flattens the reward above nu, 2 turns it")
+    nu: Literal["fixed", "adaptive"] = Field("fixed", description="nu by eq. 6.14 or by eq. 6.15")
+    nu_samples: int = Field(50, ge=1, description="random architectures behind nu (eq. 6.14), and its start (eq. 6.15)")
+    nu_start: float = Field(3.0, gt=0, description="adaptive: nu starts at this multiple of the mean trace")
+    estimator: Literal["straight-through", "selected"] = Field(
+        "straight-through", description="gradient of all operations, or of the selected ones only (GDAS)"
+    )
+    temperature: float = Field(1.0, gt=0, description="of the Gumbel-softmax")
+    reinitialise: bool = Field(True, description="draw new weights every step")
+    labels: Literal["true", "random"] = Field("true", description="labels of the images")
+    images: Literal["true", "random"] = Field("true", description="the data's images, or Gaussian noise")
+    proxy_channels: int = Field(8, ge=2, description="channels of the supernet")
+    proxy_cells: int = Field(1, ge=1, description="its cells (per stage; in total for darts, at least 3)")
+    proxy_size: int = Field(8, ge=4, description="its image size")
+    proxy_batch: int = Field(64, ge=2, description="images a step")
+
+
+# --- sampling --------------------------------------------------------------------------------------------------------
+
+
+def logit_shapes(space: Space[Any]) -> dict[str, tuple[int, int]]:
+    """Shapes of alpha: the decisions, except that a DARTS node has one row of operations and one of inputs."""
+    if not isinstance(space, Darts):
+        return dict(space.decisions)
+    rows: dict[str, tuple[int, int]] = {}
+    for cell in space.decisions:
+        rows[f"{cell}:operation"] = (darts.NODES, len(darts.NAMES))
+        rows |= {f"{cell}:inputs:{node}": (1, node) for node in darts.CONCAT}
+    return rows
+
+
+def forbidden(space: Space[Any], shape: tuple[int, int]) -> Tensor:
+    """-inf in the column of ``none`` where the row is over the space's operations, else 0; (1, columns)."""
+    mask = torch.zeros(1, shape[1])
+    if "none" in space.operations and shape[1] == len(space.operations):
+        mask[0, space.operations.index("none")] = -torch.inf
+    return mask
+
+
+def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
+    """Straight-through Gumbel sample of ``picks`` ones a row: hard forward, the softmax's derivative (eq. 6.16)."""
+    gumbel = -torch.log(-torch.log(torch.rand_like(logits).clamp_(1e-10, 1 - 1e-7)))
+    soft = torch.softmax((logits + gumbel) / temperature, dim=-1)
+    hard = torch.zeros_like(soft).scatter_(-1, soft.topk(picks, dim=-1).indices, 1.0)
+    return hard - soft.detach() + soft
+
+
+def sample_weights(space: Space[Any], logits: Logits, temperature: float) -> dict[str, Tensor]:
+    """One random sub-network as the supernet's weights, differentiable in ``logits``."""
+    picks = space.picks if isinstance(space, NasBench1Shot1) else {}
+    masked = {name: value + forbidden(space, (value.shape[0], value.shape[1])) for name, value in logits.items()}
+    drawn = {name: sample(value, picks.get(name, 1), temperature) for name, value in masked.items()}
+    if not isinstance(space, Darts):
+        return drawn
+    weights = {}
+    for cell in space.decisions:
+        rows = []
+        for source, node in darts.EDGES:
+            chosen = drawn[f"{cell}:inputs:{node}"][0, source]
+            rows.append(chosen * drawn[f"{cell}:operation"][node - 2])
+        weights[cell] = torch.stack(rows)
+    return weights
+
+
+def strongest(space: Space[Any], delta: dict[str, np.ndarray[Any, Any]]) -> Architecture:
+    """The architecture of the largest alpha."""
+    if not isinstance(space, Darts):
+        return derive(space, delta)
+    cells = []
+    for cell in space.decisions:
+        nodes = []
+        for node in darts.CONCAT:
+            operations = np.argsort(-delta[f"{cell}:operation"][node - 2, 1:], kind="stable")[:2] + 1
+            inputs = np.argsort(-delta[f"{cell}:inputs:{node}"][0], kind="stable")[:2]
+            pairs = zip(operations, inputs, strict=True)
+            nodes.append(tuple((darts.NAMES[int(o)], int(i)) for o, i in pairs))
+        cells.append(Cell(tuple(nodes), darts.CONCAT))
+    return CellPair(cells[0], cells[1])
+
+
+# --- the trace and its gradient --------------------------------------------------------------------------------------
+
+
+def trace(
+    supernet: nn.Module,
+    weights: dict[str, Tensor],
+    batch: tuple[Tensor, Tensor],
+    active: Active | None = None,
+    create_graph: bool = False,
+) -> Tensor:
+    """Eq. 6.7: the squared norm of the batch-mean loss' gradient by all convolution and linear weights."""
+    images, labels = batch
+    parameters = [p for p in supernet.parameters() if p.ndim >= 2]
+    loss = F.cross_entropy(supernet(images, weights, active), labels)
+    gradients = torch.autograd.grad(loss, parameters, create_graph=create_graph, allow_unused=True)
+    return torch.stack([(g * g).sum() for g in gradients if g is not None]).sum()
+
+
+class Accumulator:
+    """Delta of eq. 6.13 and the traces seen, as a checkpointable state."""
+
+    def __init__(self, shapes: dict[str, tuple[int, int]]) -> None:
+        self.total = {name: torch.zeros(shape) for name, shape in shapes.items()}
+        self.largest = 0.0
+        self.traces: list[float] = []
+
+    def add(self, gradients: dict[str, Tensor]) -> None:
+        """One G_k; a zero gradient (reward flat above nu) adds nothing and sets no scale."""
+        norm = float(torch.stack([(g * g).sum() for g in gradients.values()]).sum().sqrt())
+        self.largest = max(self.largest, norm)
+        if self.largest > 0:
+            for name, gradient in gradients.items():
+                self.total[name] += gradient / self.largest
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"total": self.total, "largest": self.largest, "traces": list(self.traces)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from :meth:`state_dict`."""
+        self.total, self.largest, self.traces = state["total"], state["largest"], list(state["traces"])
+
+
+class Nasi(SearchMethod):
+    """NAS at initialisation."""
+
+    name = "nasi"
+    Options: ClassVar[type[Options]] = NasiOptions
+    options: NasiOptions
+
+    def check(self) -> None:
+        """Also refuses a search without images, unless random ones are asked for."""
+        super().check()
+        if self.context.configuration.limits:
+            raise InputError("no limits with the method 'nasi'", str(self.context.configuration.limits))
+        self.context.space.check_scale(self.proxy_scale)
+
+    def search_stages(self) -> list[Stage]:
+        """nu, then the K steps."""
+        return [Stage("nu", "mean trace of random cells", self._nu), Stage("search", "NASI", self._search)]
+
+    # --- set-up ---
+
+    @property
+    def request(self) -> DataRequest:
+        """The images the search sees."""
+        context = self.context
+        if self.options.images == "true" and context.configuration.data is not None:
+            return context.data_request
+        spec = f"random:classes=10,size={self.options.proxy_size},channels=3,count=4096"
+        return DataRequest(spec, context.configuration.seed)
+
+    @property
+    def proxy_scale(self) -> Scale:
+        """Scale of the supernet."""
+        data, o = load_data(self.request), self.options
+        cells = max(o.proxy_cells, 3) if isinstance(self.context.space, Darts) else o.proxy_cells
+        size = min(o.proxy_size, data.image_size)
+        return Scale(o.proxy_channels, cells, data.classes, size, data.image_channels)
+
+    def _batches(self) -> Batches:
+        return Batches(load_data(self.request), "train", self.options.proxy_batch, seed=self.context.configuration.seed)
+
+    def _batch(self, batches: Batches, number: int) -> tuple[Tensor, Tensor]:
+        """A fresh batch for step ``number``, averaged down to the supernet's image size."""
+        images, labels = batches.get(*divmod(number, len(batches)))
+        size = self.proxy_scale.image_size
+        images = F.adaptive_avg_pool2d(images, size) if images.shape[-1] != size else images
+        if self.options.labels == "random":
+            labels = torch.randint_like(labels, self.proxy_scale.classes)
+        device = self.context.device.torch
+        return images.to(device, memory_format=torch.channels_last), labels.to(device)
+
+    def _supernet(self) -> CellSupernet:
+        pooled: Literal["pooled", "strided"] = "pooled" if isinstance(self.context.space, Darts) else "strided"
+        supernet = CellSupernet(self.context.space, self.proxy_scale, downsample=pooled)
+        initialise(supernet, torch.Generator().manual_seed(self.context.configuration.seed))
+        supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return supernet.to(self.context.device.torch).train()
+
+    def _fresh_weights(self, supernet: CellSupernet, number: int) -> None:
+        if self.options.reinitialise:
+            seed = self.context.rng("weights", number).integers(2**62)
+            initialise(supernet, torch.Generator().manual_seed(int(seed)))
+
+    # --- stages ---
+
+    def _nu(self) -> Json:
+        """Mean trace over random sub-networks, eq. 6.14."""
+        context, space = self.context, self.context.space
+        supernet, batches = self._supernet(), self._batches()
+        zeros = {name: torch.zeros(shape) for name, shape in logit_shapes(space).items()}
+        found = []
+        with context.progress.task("nu", self.options.nu_samples) as bar, torch.random.fork_rng(devices=[]):
+            for number in range(self.options.nu_samples):
+                context.stop.check()
+                torch.manual_seed(int(context.rng("nu", number).integers(2**62)))
+                self._fresh_weights(supernet, number)
+                weights = {name: w.detach() for name, w in sample_weights(space, zeros, 1.0).items()}
+                found.append(float(trace(supernet, weights, self._batch(batches, number)).detach()))
+                bar.advance()
+        return {"mean": float(np.mean(found)), "deviation": float(np.std(found))}
+
+    def _search(self) -> Json:
+        context, options, space = self.context, self.options, self.context.space
+        supernet, batches = self._supernet(), self._batches()
+        shapes = logit_shapes(space)
+        state = Accumulator(shapes)
+        mean = self.result("nu")["mean"]
+
+        def step(position: Position) -> dict[str, float]:
+            number = position.index
+            self._fresh_weights(supernet, options.nu_samples + number)
+            logits = {name: torch.zeros(shape, requires_grad=True) for name, shape in shapes.items()}
+            weights = sample_weights(space, logits, options.temperature)
+            selected = options.estimator == "selected"
+            active = {name: w.detach().numpy() > 0.5 for name, w in weights.items()} if selected else None
+            batch = self._batch(batches, options.nu_samples + number)
+            value = trace(supernet, weights, batch, active, create_graph=True)
+            seen = float(value.detach())
+            nu = mean if options.nu == "fixed" else (options.nu_start * mean + sum(state.traces)) / (number + 1)
+            slope = 1.0 if seen <= nu else 1.0 - options.mu
+            state.traces.append(seen)
+            if slope != 0.0:
+                found = torch.autograd.grad(value, list(logits.values()), allow_unused=True, materialize_grads=True)
+                state.add({name: slope * g for name, g in zip(logits, found, strict=True)})
+            return {"trace": seen, "loss": seen}
+
+        seed, store = context.configuration.seed, context.run.checkpoints("search")
+        with context.progress.task("NASI", options.steps) as bar:
+            drive(
+                step,
+                {"delta": state},
+                epochs=1,
+                steps_per_epoch=options.steps,
+                seed=seed,
+                checkpoints=store,
+                stop=context.stop,
+                on_step=lambda _: bar.advance(),
+            )
+        delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
+        return {
+            "architecture": str(strongest(space, delta)),
+            "accuracy": None,
+            "accuracy_on": "nothing: the search trains no network",
+            "evaluations": 0,
+            "alpha": {name: array.tolist() for name, array in delta.items()},
+            "mean_trace": float(np.mean(state.traces)),
+        }

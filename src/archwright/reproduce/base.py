@@ -1,0 +1,159 @@
+"""The papers' tables beside ours: what a reproduction is given, what it returns, and how it is shown.
+
+A reproduction is a function ``(settings) -> Outcome`` registered under its id. It says at which scale it ran and where
+it differs from the paper; scores are cached, so that a second run, or another table of the same scores, is quick.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from archwright.benchmarks.locate import shared_data
+from archwright.data.request import DataRequest
+from archwright.execution.base import Executor, make_executor
+from archwright.registry import Entry, Registry
+from archwright.runs.files import Json, write_json
+from archwright.runs.progress import Progress
+from archwright.runs.run import runs_root
+
+_THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
+
+reproductions = Registry(
+    "reproduction",
+    Entry("thesis-7.3", f"{_THESIS7}:table_7_3", "HNAS and baselines on NAS-Bench-201, test accuracy"),
+    Entry(
+        "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"
+    ),
+    Entry("thesis-7.13", f"{_THESIS7}:table_7_13", "HNAS with every metric on NAS-Bench-201"),
+    Entry("thesis-6.1", f"{_THESIS6}:table_6_1", "NASI and training-free baselines on NAS-Bench-201"),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of a table: the paper's (None where the text gives none) and ours, over seeds."""
+
+    label: str
+    unit: str
+    paper: float | None
+    ours: float | None
+    ours_std: float | None = None
+
+    @classmethod
+    def of(cls, label: str, unit: str, paper: float | None, values: Sequence[float]) -> Row:
+        """Mean and standard deviation of ``values``; the deviation of one value is None."""
+        deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        return cls(label, unit, paper, float(np.mean(values)), deviation)
+
+
+@dataclass
+class Outcome:
+    """What a reproduction found; ``scale`` says in words at which size it ran."""
+
+    scale: str
+    rows: list[Row]
+    notes: list[str] = field(default_factory=list)
+    plot: Callable[[Path], None] | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a reproduction may use.
+
+    Attributes:
+        folder: where it keeps its results, plots and runs.
+        seeds: how many seeds or draws; None for the table's own default.
+        data: spec of the images; None for the CIFAR-10 subset in the data folder, else noise.
+    """
+
+    folder: Path
+    seeds: int | None = None
+    data: str | None = None
+    workers: int = 1
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def executor(self) -> Executor:
+        """Where work items run."""
+        return make_executor("processes", self.workers) if self.workers > 1 else make_executor("here")
+
+    @property
+    def cache(self) -> Path:
+        """Scores shared by all reproductions."""
+        return self.folder.parent / "scores"
+
+    def images(self) -> DataRequest:
+        """The images: as asked, else the CIFAR-10 subset, else Gaussian noise."""
+        if self.data is not None:
+            return DataRequest(self.data, 0)
+        path = shared_data("cifar10_10k2k.npz")
+        return DataRequest(f"npz:{path}" if path else "random:classes=10,size=16,channels=3,count=4096", 0)
+
+    def images_note(self) -> str:
+        """Which images those are, in words."""
+        spec = self.images().spec
+        return (
+            "images: Gaussian noise (no CIFAR-10 here)" if spec.startswith("random") else f"images: {Path(spec).name}"
+        )
+
+
+def reproduce(name: str, settings: Settings) -> dict[str, Json]:
+    """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON."""
+    function: Callable[[Settings], Outcome] = reproductions.get(name)
+    begin = time.perf_counter()
+    outcome = function(settings)
+    result: dict[str, Json] = {
+        "id": name,
+        "scale": outcome.scale,
+        "seconds": round(time.perf_counter() - begin, 1),
+        "rows": [asdict(row) for row in outcome.rows],
+        "notes": outcome.notes,
+    }
+    write_json(settings.folder / "result.json", result)
+    (outcome.plot or (lambda path: plot_rows(outcome.rows, name, path)))(settings.folder / "plot.png")
+    return result
+
+
+def folder_of(name: str) -> Path:
+    """Where the results of a reproduction are kept."""
+    return runs_root() / "reproduce" / name
+
+
+def plot_rows(rows: Sequence[Row], title: str, path: Path) -> None:
+    """Ours (with deviation) and the paper's number for every row, as points on one line a row, grouped by unit."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    units = list(dict.fromkeys(row.unit for row in rows))
+    heights = [sum(row.unit == unit for row in rows) for unit in units]
+    shape: dict[str, Any] = {"height_ratios": [h + 1 for h in heights]}
+    figure, axes = plt.subplots(
+        len(units), 1, figsize=(9, 1.2 + 0.24 * (sum(heights) + len(units))), gridspec_kw=shape, squeeze=False
+    )
+    for unit, axis in zip(units, axes[:, 0], strict=True):
+        shown = [row for row in rows if row.unit == unit]
+        for place, row in enumerate(reversed(shown)):
+            if row.ours is not None:
+                axis.errorbar(
+                    row.ours, place, xerr=row.ours_std or 0, fmt="o", color="tab:blue", markersize=4, capsize=2
+                )
+            if row.paper is not None:
+                axis.plot(row.paper, place, "x", color="tab:red", markersize=5)
+        axis.set_yticks(range(len(shown)), [row.label for row in reversed(shown)], fontsize=7)
+        axis.set_xlabel(unit, fontsize=8)
+        axis.tick_params(axis="x", labelsize=7)
+        axis.grid(axis="x", alpha=0.3)
+        axis.set_ylim(-0.7, len(shown) - 0.3)
+    figure.suptitle(f"{title}: ours (blue, with deviation) and the paper's (red cross)", fontsize=9)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
