@@ -112,7 +112,9 @@ def test_theorem_1_the_lagrangian_never_increases_on_convex_quadratics(seed):
 def test_quadratic_gradients_match_differences():
     rng = np.random.default_rng(3)
     root = rng.standard_normal((2, 4, 4))
-    losses = quadratic_losses(root[0] + root[0].T, rng.standard_normal(4), root[1] + root[1].T, rng.standard_normal(4), 3)
+    losses = quadratic_losses(
+        root[0] + root[0].T, rng.standard_normal(4), root[1] + root[1].T, rng.standard_normal(4), 3
+    )
     w, a, v, e = rng.standard_normal(3), rng.standard_normal(1), rng.standard_normal(3), 1e-6
     for value, by_a in ((losses.train, losses.train_a), (losses.validation, losses.validation_a)):
         assert np.isclose((value(w, a + e) - value(w, a - e)) / (2 * e), by_a(w, a)[0], atol=1e-6)

@@ -51,7 +51,9 @@ SOLVABLE = BilevelLosses(
 """The model of section III-D."""
 
 
-def quadratic_losses(train: Vector, train_linear: Vector, validation: Vector, validation_linear: Vector, n: int) -> BilevelLosses:
+def quadratic_losses(
+    train: Vector, train_linear: Vector, validation: Vector, validation_linear: Vector, n: int
+) -> BilevelLosses:
     """Losses z Q z / 2 + b z of z = (w, a) stacked, w of length ``n``; Q (n+m, n+m) symmetric, b (n+m,)."""
 
     def parts(Q: Vector, b: Vector) -> tuple[Any, Any]:
@@ -115,7 +117,13 @@ def lagrangian(losses: BilevelLosses, a: Vector, w: Vector, y: Vector, lam: floa
 
 
 def darts_trajectory(
-    losses: BilevelLosses = SOLVABLE, a: Any = 2.0, w: Any = -2.0, *, xi: float = 0.0, lr: float = 0.01, steps: int = 5000
+    losses: BilevelLosses = SOLVABLE,
+    a: Any = 2.0,
+    w: Any = -2.0,
+    *,
+    xi: float = 0.0,
+    lr: float = 0.01,
+    steps: int = 5000,
 ) -> Trajectory:
     """DARTS: alpha by the gradient of L_v(w - xi grad_w L_t(w, a), a), exactly, then w; ``xi`` = 0 is first order."""
 

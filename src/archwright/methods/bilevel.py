@@ -42,7 +42,7 @@ class ArchitectureParameters(nn.Module):
 class Variable:
     """Parameters that one optimiser moves by a schedule of their own; ``clip`` bounds the gradient's norm (0: off)."""
 
-    parameters: list[nn.Parameter]
+    parameters: list[Tensor]
     optimizer: torch.optim.Optimizer
     schedule: Schedule
     clip: float = 0.0
@@ -71,7 +71,7 @@ class WeightCopy:
     variable: Variable
 
     @property
-    def weights(self) -> list[nn.Parameter]:
+    def weights(self) -> list[Tensor]:
         """The trainable weights, in the order of every gradient."""
         return self.variable.parameters
 
@@ -114,7 +114,7 @@ class Problem:
         return batch
 
     def gradients(
-        self, network: nn.Module, weights: Sequence[nn.Parameter], half: Half, position: Position, wrt: str
+        self, network: nn.Module, weights: Sequence[Tensor], half: Half, position: Position, wrt: str
     ) -> Gradients:
         """One pass on the position's batch of a half; ``wrt`` is ``weights``, ``architecture`` or ``both``."""
         self.passes += 1
@@ -134,7 +134,8 @@ def losses(train: Tensor, validation: Tensor) -> dict[str, Tensor]:
 
 def norm(tensors: Sequence[Tensor]) -> Tensor:
     """Euclidean norm of all entries together."""
-    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(tensors))))
+    total: Tensor = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(tensors))))
+    return total
 
 
 def sums(first: Sequence[Tensor], second: Sequence[Tensor], factor: float = 1.0) -> list[Tensor]:

@@ -287,7 +287,7 @@ class DifferentiableSearch(SearchMethod):
     def copy_of(self, network: CellSupernet, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
         """A network with SGD on its weights."""
         o = self.options
-        weights = list(network.parameters())
+        weights: list[Tensor] = list(network.parameters())
         sgd = torch.optim.SGD(weights, lr=lr, momentum=o.w_momentum, weight_decay=o.w_weight_decay)
         return WeightCopy(network, Variable(weights, sgd, make_schedule(schedule, lr, min(lr, lr_min)), o.w_clip))
 
@@ -300,7 +300,7 @@ class DifferentiableSearch(SearchMethod):
         """Both losses with augmented batches, and alpha with Adam."""
         o = self.options
         alpha = self._alpha()
-        parameters = list(alpha.parameters())
+        parameters: list[Tensor] = list(alpha.parameters())
         adam = torch.optim.Adam(parameters, lr=o.alpha_lr, betas=(0.5, 0.999), weight_decay=o.alpha_weight_decay)
         schedule = make_schedule(o.alpha_schedule, o.alpha_lr, min(o.alpha_lr, o.alpha_lr_min))
         train, validation = (
@@ -315,7 +315,7 @@ class DifferentiableSearch(SearchMethod):
         state: dict[str, Stateful] = {"alpha": problem.alpha, "alpha_optimizer": problem.architecture.optimizer}
         for name, one in zip(("w", "y"), copies, strict=False):
             state |= {name: one.network, f"{name}_optimizer": one.variable.optimizer}
-        steps = len(problem.train)  # type: ignore[arg-type]
+        steps = len(problem.train)
         watch = _Watch(self, problem, copies)
         with context.progress.task("searching", o.search_epochs * steps) as bar:
             drive(

@@ -48,7 +48,8 @@ def operation_decisions(space: Space[Any]) -> list[str]:
 def strongest_columns(space: Space[Any], weights: NDArray[np.floating[Any]]) -> NDArray[np.intp]:
     """Column of the strongest operation other than ``none`` in each row, (rows,)."""
     allowed = np.array([name != "none" for name in space.operations])
-    return np.where(allowed, weights, -np.inf).argmax(axis=1)
+    columns: NDArray[np.intp] = np.where(allowed, weights, -np.inf).argmax(axis=1)
+    return columns
 
 
 def _strongest_operations(space: Space[Any], weights: NDArray[np.float64]) -> NDArray[np.int8]:

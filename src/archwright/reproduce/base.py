@@ -23,6 +23,7 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import runs_root
 
 _THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
+_STUDIES7 = "archwright.reproduce.thesis7_studies"
 
 reproductions = Registry(
     "reproduction",
@@ -32,6 +33,15 @@ reproductions = Registry(
     ),
     Entry("thesis-7.13", f"{_THESIS7}:table_7_13", "HNAS with every metric on NAS-Bench-201"),
     Entry("thesis-6.1", f"{_THESIS6}:table_6_1", "NASI and training-free baselines on NAS-Bench-201"),
+    Entry("thesis-6.5", f"{_THESIS6}:table_6_5", "training-free metrics against accuracies on NAS-Bench-1Shot1"),
+    Entry("thesis-6.7", f"{_THESIS6}:table_6_7", "approximations of the kernel's trace norm against the exact one"),
+    Entry("thesis-fig6.1", f"{_THESIS6}:figure_6_1", "traces with random labels and random data against true ones"),
+    Entry("thesis-7.1", f"{_STUDIES7}:table_7_1", "metrics against accuracies, NAS-Bench-101 (sample) and 201"),
+    Entry("thesis-7.4", f"{_STUDIES7}:table_7_4", "training-free metrics against each other"),
+    Entry("thesis-7.6", f"{_STUDIES7}:table_7_6", "metrics on one set of images, accuracies on another"),
+    Entry("thesis-7.9", f"{_STUDIES7}:table_7_9", "metrics by initialisation"),
+    Entry("thesis-7.10", f"{_STUDIES7}:table_7_10", "metrics and kappa by batch size"),
+    Entry("thesis-7.11", f"{_STUDIES7}:table_7_11", "metrics and kappa by width"),
 )
 
 

@@ -1,15 +1,11 @@
-"""RARTS' figure 1 and tables 2 and 4, at a scale that a laptop's core can do.
+"""RARTS' figure 1 and tables 2 and 4, at a scale that one core can do.
 
-Every function returns ``{"id", "scale", "seconds", "rows", "notes"}``; ``paper`` is None where the text gives no number.
-Searches are ordinary runs in folders of their own, so a killed reproduction continues where it stopped.
+Searches are ordinary runs in folders of their own, so that a killed reproduction continues where it stopped.
 """
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,31 +19,15 @@ from archwright.analysis.bilevel import (
     rarts_equilibrium,
     rarts_trajectory,
 )
-from archwright.benchmarks.locate import require_data
 from archwright.methods.engine import SearchResult, resume, search
-from archwright.runs.files import Json, read_json, write_json
+from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.runs.files import read_json, write_json
 
-SUBSET = "cifar10_10k2k.npz"
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a reproduction may vary: number of seeds, images (None: the CIFAR-10 subset), folder for its runs."""
-
-    seeds: int
-    data: str | None
-    folder: Path
-    say: Callable[[str], None] = print
-
-    def images(self) -> str:
-        """The data set to search on."""
-        return self.data or f"npz:{require_data(SUBSET, 'the CIFAR-10 subset')}"
+DEFAULT_SEEDS = 3
 
 
-def row(label: str, unit: str, paper: float | None, ours: Sequence[float]) -> dict[str, Json]:
-    """One line of a table: mean and standard deviation (over seeds; None for one) of ``ours``."""
-    spread = float(np.std(ours, ddof=1)) if len(ours) > 1 else None
-    return {"label": label, "unit": unit, "paper": paper, "ours": float(np.mean(ours)), "ours_std": spread}
+def _ignore(_value: object) -> None:
+    """For a plot function that also returns something."""
 
 
 def finished(folder: Path, method: str, **settings: Any) -> SearchResult:
@@ -60,37 +40,31 @@ def finished(folder: Path, method: str, **settings: Any) -> SearchResult:
 # --- Fig. 1 ----------------------------------------------------------------------------------------------------------
 
 
-def rarts_fig1(request: Request) -> dict[str, Json]:
-    """The solvable model: where each method ends. Deterministic; seeds play no part."""
-    begin = time.perf_counter()
-    request.folder.mkdir(parents=True, exist_ok=True)
-    picture = request.folder / "rarts-fig1.png"
-    plot_fig1(picture)
+def rarts_fig1(settings: Settings) -> Outcome:
+    """The solvable model: where each method ends. Deterministic; seeds and images play no part."""
     first, mixed = darts_trajectory(steps=20_000), milenas_trajectory(steps=20_000)
     rows = [
-        row("DARTS-1 alpha", "1", 2.0, [first.a[-1, 0]]),
-        row("DARTS-1 w", "1", 2.0, [first.w[-1, 0]]),
-        row("MiLeNAS alpha", "1", 2.0, [mixed.a[-1, 0]]),
-        row("MiLeNAS w", "1", 2.0, [mixed.w[-1, 0]]),
+        Row.of("DARTS-1 alpha", "1", 2.0, [first.a[-1, 0]]),
+        Row.of("DARTS-1 w", "1", 2.0, [first.w[-1, 0]]),
+        Row.of("MiLeNAS alpha", "1", 2.0, [mixed.a[-1, 0]]),
+        Row.of("MiLeNAS w", "1", 2.0, [mixed.w[-1, 0]]),
     ]
     printed = {(15.0, 15.0): (1.053, 1.018, 0.947)}
     for lam, beta in ((15.0, 15.0), (10.0, 10.0), (5.0, 10.0), (10.0, 5.0)):
         found = rarts_trajectory(lam=lam, beta=beta, steps=20_000)
         known = printed.get((lam, beta), rarts_equilibrium(lam, beta))
         for name, paper, ours in zip(("alpha", "w", "y"), known, found.end, strict=True):
-            rows.append(row(f"RARTS lambda={lam:g} beta={beta:g} {name}", "1", paper, [float(ours[0])]))
+            rows.append(Row.of(f"RARTS lambda={lam:g} beta={beta:g} {name}", "1", paper, [float(ours[0])]))
     for xi in (0.01, 0.1, 0.5, 1.0):
         found = darts_trajectory(xi=xi, steps=20_000)
-        rows.append(row(f"DARTS-2 xi={xi:g} alpha", "1", 2 / (1 + 2 * xi), [float(found.a[-1, 0])]))
+        rows.append(Row.of(f"DARTS-2 xi={xi:g} alpha", "1", 2 / (1 + 2 * xi), [float(found.a[-1, 0])]))
     falls = bool((np.diff(rarts_trajectory().lagrangian) <= 1e-12).all())
     notes = [
-        f"Figure: {picture}",
         "Where the paper prints no number, 'paper' is the closed form that follows from its equations (13) to (15).",
         f"The Lagrangian falls in every step at lambda = beta = 15: {'yes' if falls else 'no'}.",
         coercivity_warning(0.5, 0.5),
     ]
-    seconds = time.perf_counter() - begin
-    return {"id": "rarts-fig1", "scale": "exact", "seconds": seconds, "rows": rows, "notes": notes}
+    return Outcome("exact", rows, notes, plot=lambda path: _ignore(plot_fig1(path)))
 
 
 # --- Table 4 ---------------------------------------------------------------------------------------------------------
@@ -111,21 +85,21 @@ TABLE_4_SETTINGS: dict[str, Any] = {
     "channels": 8,
     "cells": 1,
     "threads": 1,
-    "search_epochs": 50,
+    "search_epochs": 20,
     "w_weight_decay": 5e-4,
     "alpha_lr": 1e-3,
 }
 
 
-def rarts_4(request: Request) -> dict[str, Json]:
+def rarts_4(settings: Settings) -> Outcome:
     """Cells found on NAS-Bench-201: table error and share of skip connections."""
     found: dict[str, list[dict[str, float]]] = {label: [] for label in TABLE_4}
     cells: dict[str, list[str]] = {label: [] for label in TABLE_4}
-    for seed in range(request.seeds):
+    for seed in range(settings.seeds or DEFAULT_SEEDS):
         for label, (method, options, _, _) in TABLE_4.items():
-            folder = request.folder / "rarts-4" / f"{label.lower().replace(' ', '-')}-{seed}"
-            settings = {**TABLE_4_SETTINGS, "data": request.images(), "seed": seed}
-            result = finished(folder, method, **settings, options=options)
+            folder = settings.folder / f"{label.lower().replace(' ', '-')}-{seed}"
+            given = {**TABLE_4_SETTINGS, "data": settings.images().spec, "seed": seed}
+            result = finished(folder, method, **given, options=options)
             cell = str(result.best["architecture"])
             cells[label].append(cell)
             found[label].append(
@@ -135,15 +109,15 @@ def rarts_4(request: Request) -> dict[str, Json]:
                     "seconds": result.answer["seconds"],
                 }
             )
-            request.say(f"rarts-4 {label} seed {seed}: {result.best['accuracy']:.2f} %, {cell}")
+            settings.progress.say(f"rarts-4 {label} seed {seed}: {result.best['accuracy']:.2f} %, {cell}")
     rows = []
     for label, (_, _, error, skips) in TABLE_4.items():
         values = found[label]
-        rows.append(row(f"{label} CIFAR-10 error", "%", error, [one["error"] for one in values]))
+        rows.append(Row.of(f"{label} CIFAR-10 error", "%", error, [one["error"] for one in values]))
         accuracy = None if error is None else 100 - error
-        rows.append(row(f"{label} CIFAR-10 accuracy", "%", accuracy, [100 - one["error"] for one in values]))
-        rows.append(row(f"{label} skip share", "%", skips, [one["skips"] for one in values]))
-        rows.append(row(f"{label} search time", "s", None, [one["seconds"] for one in values]))
+        rows.append(Row.of(f"{label} CIFAR-10 accuracy", "%", accuracy, [100 - one["error"] for one in values]))
+        rows.append(Row.of(f"{label} skip share", "%", skips, [one["skips"] for one in values]))
+        rows.append(Row.of(f"{label} search time", "s", None, [one["seconds"] for one in values]))
     notes = [
         "Errors are of the NAS-Bench-201 table (test, 200 epochs, mean over its seeds); the paper's DARTS rows are "
         "single runs of the same table.",
@@ -151,9 +125,8 @@ def rarts_4(request: Request) -> dict[str, Json]:
         "the paper used 50,000 at 32 px, 16 channels, 5 cells a stage, 100 epochs.",
         *(f"{label}: {', '.join(cells[label])}" for label in TABLE_4),
     ]
-    seconds = sum(one["seconds"] for values in found.values() for one in values)
-    scale = "8 channels, 1 cell a stage, 16 px, 50 epochs"
-    return {"id": "rarts-4", "scale": scale, "seconds": seconds, "rows": rows, "notes": notes}
+    epochs = TABLE_4_SETTINGS["search_epochs"]
+    return Outcome(f"8 channels, 1 cell a stage, 16 px, {epochs} epochs, 4,000 images a half", rows, notes)
 
 
 # --- Table 2 ---------------------------------------------------------------------------------------------------------
@@ -174,33 +147,30 @@ TABLE_2_SETTINGS: dict[str, Any] = {
 }
 
 
-def rarts_2(request: Request) -> dict[str, Json]:
+def rarts_2(settings: Settings) -> Outcome:
     """Latency of the cells found with three latency weights, by operation latencies measured on this device."""
-    table, path = _operation_latencies(request.folder / "rarts-2")
+    table, path = _operation_latencies(settings.folder)
     latencies: dict[float, list[float]] = {weight: [] for weight in TABLE_2}
-    seconds = 0.0
     notes = [f"Operation latencies (ms): {json.dumps(table)}"]
-    for seed in range(request.seeds):
+    for seed in range(settings.seeds or DEFAULT_SEEDS):
         for weight in TABLE_2:
             options = {"latency_weight": weight, "latency_table": str(path), "fused": True}
-            folder = request.folder / "rarts-2" / f"weight-{weight:g}-{seed}"
-            settings = {**TABLE_2_SETTINGS, "data": request.images(), "seed": seed}
-            result = finished(folder, "rarts", **settings, options=options)
+            folder = settings.folder / f"weight-{weight:g}-{seed}"
+            given = {**TABLE_2_SETTINGS, "data": settings.images().spec, "seed": seed}
+            result = finished(folder, "rarts", **given, options=options)
             pair = json.loads(str(result.best["architecture"]))
             names = [name for cell in pair.values() for node in cell["nodes"] for name, _ in node]
             latencies[weight].append(sum(table[name] for name in names))
-            seconds += result.answer["seconds"]
             notes.append(
                 f"weight {weight:g}, seed {seed}: {names.count('skip_connect')} skips, {result.best['architecture']}"
             )
-            request.say(f"rarts-2 weight {weight:g} seed {seed}: {latencies[weight][-1]:.3f} ms")
-    rows = [row(f"latency weight {weight:g}", "ms", TABLE_2[weight], latencies[weight]) for weight in TABLE_2]
+            settings.progress.say(f"rarts-2 weight {weight:g} seed {seed}: {latencies[weight][-1]:.3f} ms")
+    rows = [Row.of(f"latency weight {weight:g}", "ms", TABLE_2[weight], latencies[weight]) for weight in TABLE_2]
     notes.insert(
         0,
         "Ours is the sum over both cells' operations of their measured latencies; the paper's is a whole network on a GPU.",
     )
-    scale = "darts space, 8 channels, 3 cells, 16 px, 5 epochs, fused"
-    return {"id": "rarts-2", "scale": scale, "seconds": seconds, "rows": rows, "notes": notes}
+    return Outcome("darts space, 8 channels, 3 cells, 16 px, 5 epochs, fused", rows, notes)
 
 
 def _operation_latencies(folder: Path) -> tuple[dict[str, float], Path]:

@@ -95,7 +95,7 @@ def table_6_5(settings: Settings) -> Outcome:
     notes = [
         settings.images_note(),
         "nasi is the mini-batch trace of eq. 6.7",
-        "'conditioned' keeps architectures with a trace below nu (eq. 6.3), their mean trace (eq. 6.14); 'all' keeps all",
+        "'conditioned' keeps traces below nu (eq. 6.3), which is their mean (eq. 6.14); 'all' keeps every architecture",
     ]
     return Outcome(in_words(SCALE_6_5, SAMPLE_6_5, draws), found.rows(), notes)
 

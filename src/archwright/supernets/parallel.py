@@ -8,7 +8,6 @@ once. An edge's architecture weight multiplies its output; it is folded into the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -90,9 +89,7 @@ class ParallelLayers(nn.Module):
                 self.layers.append(ParallelConvolution(edges, channels, layer, stride))
         self.channels = channels
 
-    def forward(
-        self, x: Tensor, edges: Sequence[int], scale: Tensor | None, joined: bool = False
-    ) -> list[Tensor]:
+    def forward(self, x: Tensor, edges: Sequence[int], scale: Tensor | None, joined: bool = False) -> list[Tensor]:
         """For each of ``edges`` (ascending) its output (B, C, H', W'), times its entry of ``scale`` (n,).
 
         With ``joined`` consecutive edges come side by side in one tensor (B, n*C, H', W').
@@ -146,51 +143,6 @@ class ParallelModules(nn.Module):
         return dict(self.edges[edge].state_dict())
 
 
-class _BoxAverage(torch.autograd.Function):
-    """Mean over 3x3 windows, padding not counted; the transpose of a box sum is a box sum."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, share: Tensor) -> Tensor:
-        ctx.save_for_backward(share)
-        return _box_sum(x).mul_(share)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (share,) = ctx.saved_tensors
-        return _box_sum(gradients[0] * share), None
-
-
-def _box_sum(x: Tensor) -> Tensor:
-    """Sum over 3x3 windows, (B, C, H, W) to the same shape: rows, then columns."""
-    for dim in (2, 3):
-        size = x.shape[dim]
-        total = x.clone()
-        if size > 1:
-            total.narrow(dim, 1, size - 1).add_(x.narrow(dim, 0, size - 1))
-            total.narrow(dim, 0, size - 1).add_(x.narrow(dim, 1, size - 1))
-        x = total
-    return x
-
-
-class AveragePool(nn.Module):
-    """``nn.AvgPool2d(3, 1, 1, count_include_pad=False)`` in a third of its time on a CPU."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, C, H, W) to the same shape."""
-        height, width = (_window_sizes(size, x) for size in x.shape[2:])
-        out: Tensor = _BoxAverage.apply(x, 1 / (height[:, None] * width[None, :]))
-        return out
-
-
-def _window_sizes(size: int, like: Tensor) -> Tensor:
-    """How many positions a window of three covers at each place of an axis."""
-    inside = torch.ones(size, dtype=like.dtype, device=like.device)
-    counts = inside.clone()
-    counts[1:] += inside[1:]
-    counts[:-1] += inside[1:]
-    return counts
-
-
 class Shared(nn.Module):
     """An operation without parameters: one output for all edges, weighted for each."""
 
@@ -233,7 +185,7 @@ def make_parallel(
             return Shared(nn.Identity())
         modules = [operation.build(channels, channels, stride, affine) for _ in range(edges)]
         return ParallelModules([set_statistics(module, statistics) for module in modules])
-    pool = AveragePool() if operation.kind == "average" and stride == 1 else make_pool(operation.kind, stride)
+    pool = make_pool(operation.kind, stride)
     norm = nn.BatchNorm2d(channels, affine=False)
     return Shared(set_statistics(nn.Sequential(pool, norm), statistics) if pool_norm else pool)
 

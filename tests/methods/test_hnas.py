@@ -1,0 +1,112 @@
+"""HNAS: eq. 7.7 by hand, proposals as a function of the past, and a search that is interrupted and resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import archwright as aw
+from archwright.benchmarks.locate import shared_data
+from archwright.errors import InfeasibleError, InputError, Interrupted
+from archwright.methods import evaluation
+from archwright.methods.evaluation import Evaluated
+from archwright.methods.hnas import BoostedPool, Objective, make_objective, propose_parameters
+from archwright.proxies.score import Scores
+from archwright.spaces.nasbench201 import NASBENCH201
+
+needs_table = pytest.mark.skipif(shared_data("nb201.npz") is None, reason="nb201.npz is not in the data folder")
+SMALL = {"pool": 40, "replicates": 1, "proxy_cells": 1, "proxy_size": 4, "proxy_batch": 16}
+
+
+def test_objective_is_equation_7_7() -> None:
+    metric, kappa = np.array([1.0, 2.0, 4.0]), np.array([10.0, 10.0, 80.0])
+    for penalty, distance in (("square", lambda x: x * x), ("absolute", abs)):
+        objective = Objective(metric, kappa, penalty)  # type: ignore[arg-type]
+        mu, nu = objective.parameters(log_mu=1.0, quantile=0.5)
+        assert nu == 4.0  # the median of M, squared
+        unit = 10.0 / np.median([distance(m * m - 4.0) for m in metric])  # median of kappa / M is 10
+        assert mu == pytest.approx(10 * unit)
+        by_hand = [k / m + mu * distance(m * m - nu) for m, k in zip(metric, kappa, strict=True)]
+        assert objective.values(1.0, 0.5) == pytest.approx(by_hand)
+
+
+def test_a_metric_without_a_positive_scale_enters_by_rank() -> None:
+    values = np.array([[-3.0, 5.0], [0.0, 5.0], [-1.0, 5.0]])
+    scores = Scores(("naswot", "kappa"), np.array([1, -1]), values, np.zeros_like(values))
+    assert make_objective(scores, "naswot", "square").metric == pytest.approx([1 / 3, 1.0, 2 / 3])
+
+
+def test_a_proposal_is_a_function_of_past_and_number() -> None:
+    rng = np.random.default_rng(0)
+    past = [(float(rng.uniform(-4, 2)), float(rng.uniform()), float(rng.uniform(80, 90))) for _ in range(7)]
+    first = propose_parameters(past, 7, seed=3, probes=5)
+    propose_parameters(past[:6], 6, seed=3, probes=5)
+    assert propose_parameters(past, 7, seed=3, probes=5) == first
+    assert -4 <= first[0] <= 2
+    assert 0 <= first[1] <= 1
+    assert [propose_parameters([], i, 0, 5)[1] for i in range(5)] == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9])
+
+
+def test_evaluated_architectures_leave_the_pool() -> None:
+    rng = np.random.default_rng(0)
+    pool = list({NASBENCH201.sample(rng) for _ in range(8)})
+    objective = Objective(rng.uniform(1, 3, len(pool)), rng.uniform(5, 50, len(pool)))
+    boosted = BoostedPool(pool, objective, seed=0, probes=8)
+    history: list[Evaluated] = []
+    for number in range(len(pool)):
+        log_mu, quantile = propose_parameters([], number, 0, 8)
+        left = [a for a in pool if a not in {one.architecture for one in history}]
+        values = dict(zip(pool, objective.values(log_mu, quantile), strict=True))
+        chosen = boosted.propose(history, number)
+        assert chosen == min(left, key=values.__getitem__)
+        history.append(Evaluated(chosen, float(number)))
+
+
+@needs_table
+def test_a_resumed_search_proposes_what_the_uninterrupted_one_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options: dict[str, Any] = {"benchmark": "nb201", "evaluations": 8, "seed": 2, **SMALL}
+    whole = aw.search("hnas", run=tmp_path / "whole", **options)
+    original = evaluation.Evaluator.__call__
+    calls = 0
+
+    def stopping(self: evaluation.Evaluator, architectures: Sequence[Any], bar: Any = None) -> list[float]:
+        nonlocal calls
+        calls += 1
+        if calls == 7:
+            self.context.stop._signal = "test"
+            raise Interrupted("test")
+        return original(self, architectures, bar)
+
+    monkeypatch.setattr(evaluation.Evaluator, "__call__", stopping)
+    with pytest.raises(Interrupted, match="runs resume"):
+        aw.search("hnas", run=tmp_path / "stopped", **options)
+    monkeypatch.setattr(evaluation.Evaluator, "__call__", original)
+    resumed = aw.resume(tmp_path / "stopped")
+    assert resumed.best == whole.best
+    one, two = (aw_run_stage(tmp_path / name) for name in ("whole", "stopped"))
+    assert one == two
+
+
+def aw_run_stage(folder: Path) -> Any:
+    from archwright.runs.run import Run
+
+    return Run.open(folder).stage_result("search")
+
+
+@needs_table
+def test_latency_limits_are_hard() -> None:
+    result = aw.search("hnas", benchmark="nb201", device="pixel3", limits={"latency_ms": 8.0}, evaluations=6, **SMALL)
+    assert result.best["latency_ms"] <= 8.0
+    with pytest.raises(InfeasibleError, match="Reachable"):
+        aw.search("hnas", benchmark="nb201", device="pixel3", limits={"latency_ms": 0.5}, evaluations=6, **SMALL)
+
+
+def test_an_unknown_metric_is_refused_before_anything_runs() -> None:
+    with pytest.raises(InputError, match="Did you mean 'snip'"):
+        aw.search("hnas", data="digits", metric="snipp")
