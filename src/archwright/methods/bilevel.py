@@ -1,8 +1,8 @@
 """The pieces that every differentiable search is put together from: losses on two halves, gradients, descent.
 
-A search moves weights w (one copy or two) and architecture parameters alpha by the losses L_t on the half D_t and L_v on
-the half D_v of the training images. What is differentiated decides what a pass costs: architecture parameters that take
-no gradient are detached before the forward pass, and weights that take none are left out of the backward pass.
+A search moves weights w (one copy or two) and architecture parameters alpha by the losses L_t on the half D_t and L_v
+on the half D_v of the training images. What is differentiated decides what a pass costs: architecture parameters that
+take no gradient are detached before the forward pass, and weights that take none are left out of the backward pass.
 Nothing here knows a supernet: a network is any module the objective understands.
 """
 

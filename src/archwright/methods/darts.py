@@ -1,8 +1,8 @@
 """The differentiable family on the cell supernet: DARTS (first and second order), MiLeNAS, GDAS and SNAS.
 
-All of them give every operation a weight, a function of alpha, and learn alpha by gradients beside the shared weights w.
-The training images are divided by the seed into equal halves D_t and D_v; the data's validation and test parts are never
-looked at. They differ in one step (passes = forward and backward through the supernet):
+All of them give every operation a weight, a function of alpha, and learn alpha by gradients beside the shared weights.
+The training images are divided by the seed into equal halves D_t and D_v; the validation and test parts of the data are
+never looked at. They differ in one step (passes = forward and backward through the supernet):
 
     DARTS-1   alpha by grad_a L_v(w, a);                          w by grad_w L_t(w, a)          2 passes
     DARTS-2   alpha by grad_a L_v(w - xi grad_w L_t(w, a), a);    w as above                     5 passes
@@ -91,14 +91,14 @@ class GumbelOptions(DifferentiableOptions):
 
 
 def descend_weights(problem: Problem, w: WeightCopy, position: Position) -> Tensor:
-    """w by grad_w L_t; returns the loss."""
+    """Move w by grad_w L_t; returns the loss."""
     train = problem.gradients(w.network, w.weights, "train", position, "weights")
     w.variable.descend(train.weights, position)
     return train.loss
 
 
 def first_order_step(problem: Problem, w: WeightCopy) -> Step:
-    """alpha by grad_a L_v(w, a), then w by grad_w L_t(w, a)."""
+    """Move alpha by grad_a L_v(w, a), then w by grad_w L_t(w, a)."""
 
     def step(position: Position) -> dict[str, Tensor]:
         validation = problem.gradients(w.network, w.weights, "validation", position, "architecture")
@@ -109,7 +109,7 @@ def first_order_step(problem: Problem, w: WeightCopy) -> Step:
 
 
 def second_order_step(problem: Problem, w: WeightCopy, xi: float | None) -> Step:
-    """alpha by the gradient through one look-ahead step of the weights, then w by grad_w L_t(w, a)."""
+    """Move alpha by the gradient through one look-ahead step of the weights, then w by grad_w L_t(w, a)."""
 
     def step(position: Position) -> dict[str, Tensor]:
         ahead = w.variable.rate(position) if xi is None else xi
@@ -126,8 +126,8 @@ def look_ahead_gradient(
     """L_v and its gradient by alpha at w' = w - xi grad_w L_t(w, a), w' taken as a function of alpha.
 
     d/da L_v(w'(a), a) = grad_a L_v(w', a) - xi H v with v = grad_w' L_v and H = d^2 L_t / da dw; the product is the
-    central difference (grad_a L_t(w + e v, a) - grad_a L_t(w - e v, a)) / 2e with e = ``finite`` / |v|. The look-ahead is
-    plain gradient descent, without the optimiser's momentum and weight decay. Leaves w as it was.
+    central difference (grad_a L_t(w + e v, a) - grad_a L_t(w - e v, a)) / 2e with e = ``finite`` / |v|. The look-ahead
+    is plain gradient descent, without the optimiser's momentum and weight decay. Leaves w as it was.
     """
     weights = w.weights
     train = problem.gradients(w.network, weights, "train", position, "weights")

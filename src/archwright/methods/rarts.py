@@ -7,8 +7,8 @@ One iteration (7, 8) is three steps, each with the newest values of the others (
     y by grad_y L_v(y, a) + beta (y - w)
     a by lam grad_a L_t(w, a) + grad_a L_v(y, a) + the latency's gradient                          4 passes
 
-**Fused** takes both gradients by alpha from the passes of the two weight steps: grad_a L_t and grad_a L_v at the weights
-*before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half the passes; the same equilibrium (9).
+**Fused** takes both gradients by alpha from the passes of the two weight steps: grad_a L_t and grad_a L_v at the
+weights *before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half the passes; the same equilibrium (9).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Rarts(DifferentiableSearch):
         self.penalty = self._penalty()
 
     def make_copies(self, network: CellSupernet) -> list[WeightCopy]:
-        """w and y, from the same start."""
+        """Both w and y, from the same start."""
         o = self.options
         y_lr = o.w_lr if o.y_lr is None else o.y_lr
         y_lr_min = o.w_lr_min if o.y_lr_min is None else o.y_lr_min

@@ -4,8 +4,8 @@ The equilibrium equations (9) of RARTS hold where a search has settled; their re
 
     lam grad_w L_t(w, a) + beta (w - y),   grad_y L_v(y, a) + beta (y - w),   lam grad_a L_t(w, a) + grad_a L_v(y, a)
 
-(+ the latency term in the last). A search with one copy is the case y = w, lam = 1, beta = 0, and the Lagrangian is then
-the sum of both losses.
+(+ the latency term in the last). A search with one copy is the case y = w, lam = 1, beta = 0, and the Lagrangian is
+then the sum of both losses.
 """
 
 from __future__ import annotations

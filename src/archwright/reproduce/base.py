@@ -32,7 +32,11 @@ reproductions = Registry(
         "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"
     ),
     Entry("thesis-7.13", f"{_THESIS7}:table_7_13", "HNAS with every metric on NAS-Bench-201"),
-    Entry("thesis-6.1", f"{_THESIS6}:table_6_1", "NASI and training-free baselines on NAS-Bench-201"),
+    Entry(
+        "thesis-6.1",
+        "archwright.reproduce.thesis6_search:table_6_1",
+        "NASI and training-free baselines on NAS-Bench-201",
+    ),
     Entry("thesis-6.5", f"{_THESIS6}:table_6_5", "training-free metrics against accuracies on NAS-Bench-1Shot1"),
     Entry("thesis-6.7", f"{_THESIS6}:table_6_7", "approximations of the kernel's trace norm against the exact one"),
     Entry("thesis-fig6.1", f"{_THESIS6}:figure_6_1", "traces with random labels and random data against true ones"),

@@ -164,7 +164,7 @@ Parallel = ParallelLayers | ParallelModules | Shared
 
 
 def mixtures(values: Sequence[Tensor], scales: Sequence[Tensor]) -> list[Tensor]:
-    """For each edge e the sum over p of ``scales[p][e] * values[p]``; p tensors (B, C, H, W) and (n,), to n (B, C, H, W).
+    """For each edge e the sum over p of ``scales[p][e] * values[p]``; p of (B, C, H, W) and of (n,), to n (B, C, H, W).
 
     One matrix product, whose backward pass is two: products and sums one by one read the images several times as often.
     """
