@@ -7,6 +7,7 @@ class names) and what was measured. Loading executes nothing; ``load_model(path)
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,40 +39,14 @@ class Prediction:
     top: tuple[tuple[str, float], ...]
 
 
-@dataclass
-class Model:
-    """A trained network with its preprocessing.
+class Classifier(ABC):
+    """Anything that classifies image files: a network in PyTorch, or an ONNX file."""
 
-    Attributes:
-        measured: facts about it, such as ``accuracy`` and what it was measured on.
-    """
-
-    network: Network
-    space: str
-    architecture: Architecture
-    scale: Scale
     preprocessing: Preprocessing
-    measured: dict[str, Json] = field(default_factory=dict)
 
-    def save(self, path: Path) -> None:
-        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON."""
-        facts = {
-            "format": FORMAT,
-            "space": self.space,
-            "architecture": str(self.architecture),
-            "scale": self.scale.to_dict(),
-            "preprocessing": self.preprocessing.to_dict(),
-            "measured": self.measured,
-        }
-        state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
-        write_atomic(path, safetensors_bytes(state, metadata={"archwright": json.dumps(facts)}))
-        write_json(path.with_suffix(".json"), facts)
-
-    @torch.no_grad()
+    @abstractmethod
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
-        self.network.eval()
-        return torch.softmax(self.network(images), dim=1)
 
     def predict(self, paths: Sequence[Path | str], top: int = 3, batch_size: int = 64) -> list[Prediction]:
         """Classify image files of any size; an unreadable one is an error that names it, before anything runs."""
@@ -94,6 +69,59 @@ class Model:
             raise InputError("an image file", f"{path} ({error})") from error
 
 
+@dataclass
+class Model(Classifier):
+    """A trained network with its preprocessing.
+
+    Attributes:
+        measured: facts about it, such as ``accuracy`` and what it was measured on.
+    """
+
+    network: Network
+    space: str
+    architecture: Architecture
+    scale: Scale
+    preprocessing: Preprocessing
+    measured: dict[str, Json] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Json]:
+        """Everything but the weights, as JSON."""
+        return {
+            "format": FORMAT,
+            "space": self.space,
+            "architecture": str(self.architecture),
+            "scale": self.scale.to_dict(),
+            "preprocessing": self.preprocessing.to_dict(),
+            "measured": self.measured,
+        }
+
+    def save(self, path: Path) -> None:
+        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON."""
+        facts = self.facts()
+        state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        write_atomic(path, safetensors_bytes(state, metadata={"archwright": json.dumps(facts)}))
+        write_json(path.with_suffix(".json"), facts)
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
+        self.network.eval()
+        return torch.softmax(self.network(images), dim=1)
+
+    def export(self, path: Path | str) -> float:
+        """Write an ONNX file, checked against this network; gives the largest difference of a probability."""
+        from archwright.export import export_onnx
+
+        return export_onnx(self, Path(path))
+
+
+def load_classifier(path: Path | str) -> Classifier:
+    """What is saved at ``path``: an ``.onnx`` file, or anything :func:`load_model` takes."""
+    from archwright.export import OnnxClassifier
+
+    return OnnxClassifier(Path(path)) if Path(path).suffix == ".onnx" else load_model(path)
+
+
 def load_model(path: Path | str) -> Model:
     """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken."""
     path = Path(path)
@@ -108,7 +136,8 @@ def load_model(path: Path | str) -> Model:
     if facts.get("format") != FORMAT:
         raise RunError(f"expected a model of format {FORMAT}, got {facts.get('format')} in {path}.")
     space: Space[Any] = spaces.get(facts["space"])
-    architecture, scale = space.parse(facts["architecture"]), Scale(**facts["scale"])
+    scale = space.scale_from(facts["scale"])
+    architecture = space.at_scale(scale).parse(facts["architecture"])
     network = space.build(architecture, scale)
     network.load_state_dict(load_file(path))
     network.eval()

@@ -47,8 +47,8 @@ def test_a_proposal_is_a_function_of_past_and_number() -> None:
     propose_parameters(past[:6], 6, seed=3, probes=5)
     assert propose_parameters(past, 7, seed=3, probes=5) == first
     assert -4 <= first[0] <= 2
-    assert 0 <= first[1] <= 1
-    assert [propose_parameters([], i, 0, 5)[1] for i in range(5)] == pytest.approx([0.1, 0.3, 0.5, 0.7, 0.9])
+    assert 0.5 <= first[1] <= 1
+    assert [propose_parameters([], i, 0, 5)[1] for i in range(5)] == pytest.approx([0.55, 0.65, 0.75, 0.85, 0.95])
 
 
 def test_evaluated_architectures_leave_the_pool() -> None:

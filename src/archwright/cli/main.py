@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from archwright.cli import listing
+from archwright.cli.latency import latency_command
 from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
@@ -23,7 +24,7 @@ def cli() -> None:
 
 
 cli.add_command(SearchGroup(name="search", help="Search for an architecture by one of the methods below."))
-for command in (*listing.COMMANDS, score_command, reproduce_command):
+for command in (*listing.COMMANDS, score_command, latency_command, reproduce_command):
     cli.add_command(command)
 
 
@@ -81,11 +82,11 @@ def runs_resume(run: str, minutes: float | None, as_json: bool) -> None:
 @click.option("--top", default=3, show_default=True, help="Classes to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def predict(model: Path, images: tuple[Path, ...], top: int, as_json: bool) -> None:
-    """Classify IMAGES with MODEL (a .safetensors file or a run folder)."""
+    """Classify IMAGES with MODEL (a .safetensors or .onnx file, or a run folder)."""
     from archwright.cli.view import print_json, show_predictions
-    from archwright.models import load_model
+    from archwright.models import load_classifier
 
-    found = load_model(model).predict(images, top=top)
+    found = load_classifier(model).predict(images, top=top)
     if as_json:
         rows = [{"image": p.image, "class": p.label, "probability": p.probability, "top": p.top} for p in found]
         print_json({"model": str(model), "predictions": rows})

@@ -46,7 +46,12 @@ def _method_command(name: str) -> click.Command:
             params.append(_option(field, info))
     for limit, text in _LIMITS.items():
         params.append(
-            click.Option([f"--{limit.replace('_', '-')}", f"limit_{limit}"], type=float, help=f"Upper limit: {text}.")
+            click.Option(
+                [f"--{limit.replace('_', '-')}", f"limit_{limit}"],
+                type=float,
+                multiple=True,
+                help=f"Upper limit: {text}. Methods with several answers take it several times.",
+            )
         )
     params += [
         click.Option(
@@ -72,7 +77,7 @@ def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     limits = {key: values.pop(f"limit_{key}") for key in _LIMITS}
     given = {key: value for key, value in values.items() if value is not None}
     options = {key: given.pop(key) for key in list(given) if key in own}
-    settings = {**given, "limits": {key: value for key, value in limits.items() if value is not None}}
+    settings = {**given, "limits": {key: list(v) if len(v) > 1 else v[0] for key, v in limits.items() if v}}
     result = search(name, run=run, minutes=minutes, progress=TerminalProgress(), options=options, **settings)
     show_answer(result, as_json)
 

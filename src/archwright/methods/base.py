@@ -51,7 +51,12 @@ class Context:
 
     @cached_property
     def space(self) -> Space[Any]:
-        """The search space."""
+        """The search space; at the scale of the networks where its architectures say their own widths."""
+        space = self._registered_space
+        return space.at_scale(self.scale) if space.widths_in_architecture else space
+
+    @property
+    def _registered_space(self) -> Space[Any]:
         space: Space[Any] = spaces.get(self.configuration.space)
         return space
 
@@ -87,14 +92,10 @@ class Context:
         c = self.configuration
         if self.benchmark is not None and c.data is None:
             return self.benchmark.scale(c.dataset)
-        if c.scale not in self.space.scales:
-            raise unknown_name(f"scale of the space {self.space.name}", c.scale, self.space.scales)
-        scale = self.space.scales[c.scale].changed(channels=c.channels, cells=c.cells)
-        if c.data is not None:
-            scale = scale.changed(
-                classes=self.data.classes, image_size=self.data.image_size, image_channels=self.data.image_channels
-            )
-        self.space.check_scale(scale)
+        space, data = self._registered_space, self.data
+        scale = space.named_scale(c.scale, data.classes, data.image_size, data.image_channels)
+        scale = scale.changed(channels=c.channels, cells=c.cells)
+        space.check_scale(scale)
         return scale
 
     @property
@@ -142,7 +143,7 @@ class Context:
 
     def feasible(self, architecture: Architecture) -> bool:
         """Whether ``architecture`` meets all limits."""
-        limits = self.configuration.limits
+        limits = self.configuration.single_limits
         if not limits:
             return True
         costs = self.costs(architecture)
@@ -150,7 +151,7 @@ class Context:
 
     def check_limits(self) -> None:
         """Refuse unknown limits, and limits that nothing meets, with the reachable range."""
-        limits = self.configuration.limits
+        limits = self.configuration.single_limits
         for name in limits:
             if name not in RESOURCES:
                 raise unknown_name("limit", name, RESOURCES)
@@ -197,6 +198,8 @@ class Method(ABC):
 
     name: ClassVar[str]
     Options: ClassVar[type[Options]]
+    default_space: ClassVar[str] = "nasbench201"
+    """The space of a search that names none."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -41,8 +42,25 @@ class Configuration(BaseModel):
         None, ge=1, description="epochs the answer is trained for; three times an evaluation's"
     )
     skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")
-    limits: dict[str, float] = Field(default_factory=dict, description="upper limits: params, macs, latency_ms")
+    limits: dict[str, float | list[float]] = Field(
+        default_factory=dict, description="upper limits: params, macs, latency_ms; a list asks for several answers"
+    )
     options: dict[str, Any] = Field(default_factory=dict, description="the method's own options")
+
+    @property
+    def limit_sets(self) -> list[dict[str, float]]:
+        """Each combination of the limits, one number a resource; one answer is asked for each of them."""
+        lists = [limit if isinstance(limit, list) else [limit] for limit in self.limits.values()]
+        return [dict(zip(self.limits, chosen, strict=True)) for chosen in itertools.product(*lists)]
+
+    @property
+    def single_limits(self) -> dict[str, float]:
+        """The limits of a search with one answer."""
+        if len(self.limit_sets) != 1:
+            raise InputError(
+                f"one limit a resource with the method {self.method!r}", f"{self.limits}", "Use binas for several."
+            )
+        return self.limit_sets[0]
 
 
 def validated(model: type[M], values: dict[str, Any], what: str, beside: type[BaseModel] | None = None) -> M:

@@ -208,11 +208,6 @@ class DifferentiableSearch(SearchMethod):
 
     # The rest is common.
 
-    @property
-    def trains_answer(self) -> bool:
-        """Where a table knows the found cell it is looked up; else it is trained."""
-        return super().trains_answer and self.context.benchmark is None
-
     def check(self) -> None:
         """Also refuses what a supernet's search cannot have."""
         if self.context.configuration.data is None:

@@ -72,6 +72,7 @@ def search(
     if not values.get("data") and not values.get("benchmark"):
         values["data"] = "digits"
     chosen: type[Method] = methods.get(method)
+    values.setdefault("space", chosen.default_space)
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
     stop, progress = Stop(minutes), progress or Progress()
     device = _compute_device(configuration)

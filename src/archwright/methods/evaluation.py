@@ -138,7 +138,7 @@ def feasible_sample(context: Context, draw: Callable[[], Architecture], tries: i
         architecture = draw()
         if context.space.is_connected(architecture) and context.feasible(architecture):
             return architecture
-    limits = ", ".join(f"{name} <= {limit:g}" for name, limit in context.configuration.limits.items())
+    limits = ", ".join(f"{name} <= {limit:g}" for name, limit in context.configuration.single_limits.items())
     raise InfeasibleError(f"no architecture that meets {limits or 'connectedness'} was found in {tries:,} draws.")
 
 

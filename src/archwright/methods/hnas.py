@@ -76,6 +76,8 @@ def make_objective(scores: Scores, metric: str, penalty: Penalty) -> Objective:
 
 LOG_MU = (-4.0, 2.0)
 """Range of log10 mu: from "kappa / M alone" to "M near nu alone"."""
+QUANTILES = (0.5, 1.0)
+"""Range of nu as a quantile of M: the optimum of a useful metric lies in the upper half of a space."""
 
 
 def propose_parameters(
@@ -88,13 +90,14 @@ def propose_parameters(
     """
     middle = sum(LOG_MU) / 2
     if number < probes:
-        return middle, (number + 0.5) / probes
+        low, high = QUANTILES
+        return middle, low + (high - low) * (number + 0.5) / probes
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
         "log_mu": optuna.distributions.FloatDistribution(*LOG_MU),
-        "quantile": optuna.distributions.FloatDistribution(0.0, 1.0),
+        "quantile": optuna.distributions.FloatDistribution(*QUANTILES),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

@@ -8,6 +8,9 @@ methods = Registry(
     "method",
     Entry("random", "archwright.methods.baselines:RandomSearch", "distinct random architectures, the best one wins"),
     Entry("evolution", "archwright.methods.baselines:Evolution", "regularised evolution: mutate the young and fit"),
+    Entry(
+        "binas", "archwright.methods.binas:Binas", "the best network under hard latency limits, exactly, and its front"
+    ),
     Entry("nasi", "archwright.methods.nasi:Nasi", "search at initialisation by the trace of the tangent kernel"),
     Entry("hnas", "archwright.methods.hnas:Hnas", "training-free scores boosted by Bayesian optimisation"),
     Entry("darts", "archwright.methods.darts:Darts", "DARTS by gradients on a supernet, first or second order"),

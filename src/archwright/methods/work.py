@@ -19,7 +19,7 @@ from archwright.data.request import DataRequest, load_data
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
-from archwright.spaces.base import Network, Scale, Space
+from archwright.spaces.base import Network, Space
 from archwright.spaces.registry import spaces
 from archwright.training import Accuracy, Recipe, evaluate, train
 
@@ -70,7 +70,8 @@ class TrainingJob:
         space: Space[Any] = spaces.get(self.space)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            return space.build(space.parse(self.architecture), Scale(**self.scale))
+            scale = space.scale_from(self.scale)
+            return space.build(space.at_scale(scale).parse(self.architecture), scale)
 
 
 def train_and_measure(payload: Json, stop: Stop) -> Json:

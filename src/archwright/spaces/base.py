@@ -99,6 +99,22 @@ class Space(ABC, Generic[A]):
     """Names of the candidate operations, in the order of the columns of an encoding."""
     scales: ClassVar[Mapping[str, Scale]]
     """Named scales: ``paper`` (the published evaluation network), ``search`` and ``small`` (fits a laptop)."""
+    widths_in_architecture: ClassVar[bool] = False
+    """Whether an architecture says its own widths, so that the space depends on the scale (see :meth:`at_scale`)."""
+
+    def at_scale(self, scale: Scale) -> Space[A]:
+        """The space of the architectures that networks of ``scale`` have: itself, unless they say their own widths."""
+        return self
+
+    def scale_from(self, values: Mapping[str, Any]) -> Scale:
+        """Inverse of ``Scale.to_dict`` for scales of this space."""
+        return Scale(**values)
+
+    def named_scale(self, name: str, classes: int, image_size: int, image_channels: int) -> Scale:
+        """The scale called ``name``, set to the data's images and classes."""
+        if name not in self.scales:
+            raise unknown_name(f"scale of the space {self.name}", name, self.scales)
+        return self.scales[name].changed(classes=classes, image_size=image_size, image_channels=image_channels)
 
     @property
     @abstractmethod

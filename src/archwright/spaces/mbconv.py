@@ -123,9 +123,25 @@ class MbConv(Space[MbConvArchitecture]):
         "small": SCALES["mbconv-8"],
     }
 
+    widths_in_architecture: ClassVar[bool] = True
+
     def __init__(self, scale: MbConvScale) -> None:
         scale.check()
         self.scale = scale
+
+    def at_scale(self, scale: Scale) -> MbConv:
+        """The space with the stages of ``scale``."""
+        return MbConv(MbConvScale.of(scale))
+
+    def scale_from(self, values: Mapping[str, Any]) -> MbConvScale:
+        """Inverse of ``MbConvScale.to_dict``."""
+        return MbConvScale(**values)
+
+    def named_scale(self, name: str, classes: int, image_size: int, image_channels: int) -> Scale:
+        """As in ``Space``, except that ``small`` is the preset whose strides suit the images."""
+        if name == "small":
+            return scale_for(image_size, classes, image_channels)
+        return super().named_scale(name, classes, image_size, image_channels)
 
     @property
     def stages(self) -> int:

@@ -137,11 +137,12 @@ class MixedCell(nn.Module):
                 add(bypass, self.edges[row][1], rest)
         wide: list[Tensor] = []  # outputs of all edges side by side, (B, n*C, H, W) each
         shared: list[tuple[Tensor, Tensor]] = []  # an output that all edges have in common, and its weights (n,)
+        columns = weights[rows].unbind(1) if rows else ()
         for column, name in enumerate(self.operations):
             chosen = [position for position, row in enumerate(rows) if active[row, column]]
             if name == "none" or not chosen:
                 continue
-            scale = weights[[rows[position] for position in chosen], column]
+            scale = columns[column] if len(chosen) == len(rows) else columns[column][chosen]
             plain = not scale.requires_grad and bool((scale == 1).all())
             module: Parallel = self.parallel[f"{source}:{name}"]  # type: ignore[assignment]
             if plain or len(chosen) < len(rows) or isinstance(module, ParallelModules):

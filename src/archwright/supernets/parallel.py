@@ -16,6 +16,13 @@ from torch import Tensor, nn
 from archwright.spaces.operations import Convolution, Operation, make_pool
 
 
+def rows_of(stacked: Tensor, run: slice, channels: int) -> Tensor:
+    """The part of a stacked tensor that belongs to the edges of ``run``; the tensor itself for all (no backward copy)."""
+    if run.start == 0 and run.stop * channels == len(stacked):
+        return stacked
+    return stacked[run.start * channels : run.stop * channels]
+
+
 class ParallelConvolution(nn.Module):
     """``edges`` convolutions of one geometry; weight (edges * C, in_per_group, *kernel)."""
 
@@ -29,7 +36,7 @@ class ParallelConvolution(nn.Module):
     def forward(self, x: Tensor, run: slice, shared_input: bool) -> Tensor:
         """Input (B, C, H, W) if all edges share it, else (B, n*C, H, W); to (B, n*C, H', W')."""
         count = run.stop - run.start
-        weight = self.weight[run.start * self.channels : run.stop * self.channels]
+        weight = rows_of(self.weight, run, self.channels)
         if self.depthwise:
             x = x.repeat(1, count, 1, 1) if shared_input and count > 1 else x
             groups = count * self.channels
@@ -60,15 +67,14 @@ class ParallelNorm(nn.Module):
 
     def forward(self, x: Tensor, run: slice, scale: Tensor | None) -> Tensor:
         """(B, n*C, H, W) normalised over (B, H, W), times ``scale`` per edge."""
-        part = slice(run.start * self.channels, run.stop * self.channels)
-        weight = None if self.weight is None else self.weight[part]
-        bias = None if self.bias is None else self.bias[part]
+        weight = None if self.weight is None else rows_of(self.weight, run, self.channels)
+        bias = None if self.bias is None else rows_of(self.bias, run, self.channels)
         if scale is not None:
-            wide = scale.repeat_interleave(self.channels)
+            wide = scale[:, None].expand(-1, self.channels).reshape(-1)
             weight = wide if weight is None else weight * wide
             bias = None if bias is None else bias * wide
-        mean = None if self.running_mean is None else self.running_mean[part]
-        variance = None if self.running_var is None else self.running_var[part]
+        mean = None if self.running_mean is None else rows_of(self.running_mean, run, self.channels)
+        variance = None if self.running_var is None else rows_of(self.running_var, run, self.channels)
         return F.batch_norm(x, mean, variance, weight, bias, training=self.training or mean is None)
 
 

@@ -1,0 +1,108 @@
+"""What each design decision of the mbconv space is worth, read off a predictor's terms (BINAS, Fig. 6)."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archwright.runs.files import Json
+from archwright.solvers.predictors import StagedEstimate
+from archwright.spaces.mbconv_scale import MbConvScale
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Contributions:
+    """Gains in accuracy points, each with its standard error.
+
+    Attributes:
+        depth: by the change of depth ("3 blocks instead of 2"), gains and errors (S,).
+        blocks: by the change of a block ("squeeze-excite", "5x5 instead of 3x3", ...), gains and errors (S, D).
+    """
+
+    depth: dict[str, tuple[Floats, Floats]]
+    blocks: dict[str, tuple[Floats, Floats]]
+
+    @classmethod
+    def of(cls, estimate: StagedEstimate, scale: MbConvScale) -> Contributions:
+        """From the terms Delta^s_d and Delta^s_{b,c} of a predictor in percent."""
+        depth = {}
+        for less, more in itertools.pairwise(scale.depths):
+            gain = estimate.depth_values[:, more - 1] - estimate.depth_values[:, less - 1]
+            error = np.hypot(estimate.depth_errors[:, more - 1], estimate.depth_errors[:, less - 1])
+            depth[f"{more} blocks instead of {less}"] = gain, error
+        configurations = np.array(scale.configurations, dtype=int)  # (C, 3): expansion, kernel, squeeze-excite
+        changes = [("squeeze-excite", 2, 0, 1)] if len(scale.squeeze_excite) == 2 else []
+        changes += [(f"{b}x{b} instead of {a}x{a}", 1, a, b) for a, b in itertools.pairwise(scale.kernels)]
+        changes += [(f"expansion {b} instead of {a}", 0, a, b) for a, b in itertools.pairwise(scale.expansions)]
+        blocks = {
+            name: _contrast(estimate, configurations[:, column] == more, configurations[:, column] == less)
+            for name, column, less, more in changes
+        }
+        return cls(depth, blocks)
+
+    def by_stage(self) -> dict[str, tuple[Floats, Floats]]:
+        """All gains and errors by stage, (S,); those of blocks averaged over the blocks."""
+        averaged = {
+            name: (gain.mean(1), np.sqrt((error**2).sum(1)) / gain.shape[1])
+            for name, (gain, error) in self.blocks.items()
+        }
+        return {**self.depth, **averaged}
+
+    def sentences(self) -> list[str]:
+        """One a decision: where it helps most; a gain of less than two standard errors is called noise."""
+        found = []
+        for name, (gain, error) in self.by_stage().items():
+            best = int(gain.argmax())
+            subject = name[0].upper() + name[1:]
+            mean, mean_error = float(gain.mean()), float(np.sqrt((error**2).sum())) / len(gain)
+            if gain[best] < 2 * error[best]:
+                found.append(
+                    f"{subject}: no stage gains more than the noise ({mean:+.2f} ± {mean_error:.2f} on average)."
+                )
+            else:
+                found.append(
+                    f"{subject} helps most in stage {best + 1}: {gain[best]:+.2f} ± {error[best]:.2f} points "
+                    f"({mean:+.2f} ± {mean_error:.2f} on average)."
+                )
+        return found
+
+    def to_json(self) -> Json:
+        """Gains and errors by decision: per stage for depths, per stage and block for the others."""
+        return {
+            kind: {name: {"gain": gain.tolist(), "error": error.tolist()} for name, (gain, error) in table.items()}
+            for kind, table in (("depth", self.depth), ("blocks", self.blocks))
+        }
+
+    def plot(self, path: Path) -> None:
+        """One panel a decision: the gain of every stage, with two standard errors."""
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        import matplotlib.pyplot as plt
+
+        tables = self.by_stage()
+        figure, axes = plt.subplots(1, len(tables), figsize=(2.6 * len(tables), 2.6), sharey=True, squeeze=False)
+        for axis, (name, (gain, error)) in zip(axes[0], tables.items(), strict=True):
+            axis.bar(np.arange(1, len(gain) + 1), gain, yerr=2 * error, capsize=2, color="tab:blue")
+            axis.axhline(0, color="black", linewidth=0.6)
+            axis.set_title(name, fontsize=8)
+            axis.set_xlabel("stage", fontsize=8)
+        axes[0, 0].set_ylabel("accuracy points", fontsize=8)
+        figure.tight_layout()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=110)
+        plt.close(figure)
+
+
+def _contrast(estimate: StagedEstimate, having: NDArray[np.bool_], lacking: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+    """Mean term of the configurations that have something minus that of those that lack it, (S, D), and its error."""
+    gain = estimate.block_values[..., having].mean(-1) - estimate.block_values[..., lacking].mean(-1)
+    variances = [(estimate.block_errors[..., part] ** 2).sum(-1) / part.sum() ** 2 for part in (having, lacking)]
+    error: Floats = np.sqrt(variances[0] + variances[1])
+    return gain, error

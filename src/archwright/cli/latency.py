@@ -1,0 +1,100 @@
+"""``archwright latency``: the latency table of a space on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("latency")
+@click.option("--space", default="mbconv", show_default=True, help="Whose blocks to measure.")
+@click.option("--data", help="Take image size, channels and classes from these data.")
+@click.option("--image-size", default=32, show_default=True, help="Without --data: side of the images.")
+@click.option("--image-channels", default=3, show_default=True, help="Without --data: 1 or 3.")
+@click.option("--classes", default=10, show_default=True, help="Without --data.")
+@click.option("--width", type=float, help="Multiplies all widths, instead of the preset's.")
+@click.option("--backend", default="eager", show_default=True, type=click.Choice(["eager", "onnxruntime"]))
+@click.option("--threads", default=1, show_default=True, help="Of the back end.")
+@click.option("--batch", default=1, show_default=True, help="Images a call.")
+@click.option("--repeats", default=50, show_default=True, help="Calls that count.")
+@click.option("--networks", default=20, show_default=True, help="Whole networks the correction is fitted on.")
+@click.option("--validation-networks", default=0, show_default=True, help="Others it is tried on.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write the table; default: in the runs folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
+def latency_command(
+    space: str,
+    data: str | None,
+    image_size: int,
+    image_channels: int,
+    classes: int,
+    width: float | None,
+    backend: str,
+    threads: int,
+    batch: int,
+    repeats: int,
+    networks: int,
+    validation_networks: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure every block of a space here, for searches under a latency limit; an interrupted measurement goes on."""
+    import time
+
+    from archwright.costs.measure import Timing
+    from archwright.costs.tables import measure_table
+    from archwright.data.request import DataRequest, load_data
+    from archwright.errors import InputError
+    from archwright.runs.progress import TerminalProgress
+    from archwright.runs.run import runs_root
+    from archwright.spaces.mbconv import MbConv, scale_for
+    from archwright.spaces.registry import spaces
+
+    if not isinstance(spaces.get(space), MbConv):
+        raise InputError("a space made of blocks (mbconv)", repr(space))
+    if data is not None:
+        images = load_data(DataRequest(data, 0))
+        image_size, classes, image_channels = images.image_size, images.classes, images.image_channels
+    chosen = MbConv(scale_for(image_size, classes, image_channels).changed(width=width))
+    timing = Timing(backend, threads, batch, repeats=repeats)  # type: ignore[arg-type]
+    path = out or runs_root() / "latency" / f"{space}-{image_size}px-{backend}-{threads}.json"
+    log, begin = path.with_suffix(".jsonl"), time.perf_counter()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with TerminalProgress().task("measuring", 0) as bar:
+        table = measure_table(
+            chosen,
+            timing,
+            log=log,
+            networks=networks,
+            validation_networks=validation_networks,
+            progress=lambda done, total: bar.note(f"{done} of {total}"),
+        )
+    table.save(path)
+    log.unlink(missing_ok=True)
+    costs, correction = table.costs(chosen), table.correction
+    assert correction is not None
+    lightest, heaviest = table.predict(chosen, [chosen.lightest(), chosen.heaviest()]).tolist()
+    result = {
+        "space": space,
+        "table": str(path),
+        **table.provenance.model_dump(),
+        "image_size": image_size,
+        "parts": len(table.entries),
+        "fixed_ms": costs.fixed_costs["latency_ms"],
+        "lightest_ms": lightest,
+        "heaviest_ms": heaviest,
+        "correction": correction.model_dump(),
+        "seconds": round(time.perf_counter() - begin, 1),
+    }
+    if as_json:
+        from archwright.cli.view import print_json
+
+        print_json(result)
+        return
+    click.echo(f"{table.provenance.device}, {backend}, {threads} thread(s), batch {batch}: {len(table.entries)} parts.")
+    click.echo(f"Networks of the space take {lightest:.3g} ms (lightest) to {heaviest:.3g} ms (heaviest).")
+    slope, intercept = correction.slope, correction.intercept_ms
+    click.echo(f"Whole networks take {slope:.3f} times the sum of their parts {intercept:+.3f} ms.")
+    if correction.median_error is not None:
+        click.echo(f"Median error on {validation_networks} other networks: {100 * correction.median_error:.1f} %.")
+    click.echo(f"Use it with: archwright search binas --latency-table {path}")

@@ -1,0 +1,115 @@
+"""ONNX files that say how to use them: size, normalisation and class names are in the metadata, and prediction needs no
+PyTorch network. An exported file is run in ONNX Runtime and compared with PyTorch before it counts as written.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from archwright.data import Preprocessing
+from archwright.errors import InputError, RunError, missing_extra
+from archwright.models import Classifier, Model
+from archwright.runs.files import write_atomic
+
+TOLERANCE = 1e-4
+"""Largest difference of a class probability between ONNX Runtime and PyTorch."""
+
+
+def has_onnx() -> bool:
+    """Whether the optional packages are installed."""
+    try:
+        import onnx  # noqa: F401
+        import onnxruntime  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def export_onnx(model: Model, path: Path) -> float:
+    """Write ``model`` as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
+
+    The metadata has ``archwright`` (all facts of the model as JSON) and, for other programs, ``image_size``, ``mean``,
+    ``std`` and ``class_names``, each JSON.
+
+    Returns:
+        The largest difference of a class probability between ONNX Runtime and PyTorch on random images.
+    """
+    if not has_onnx():
+        raise missing_extra("onnx", "onnx", "exporting ONNX files")
+    import onnx
+
+    how = model.preprocessing
+    example = torch.randn(
+        4, how.image_channels, how.image_size, how.image_size, generator=torch.Generator().manual_seed(0)
+    )
+    network, device = model.network.eval(), next(model.network.parameters()).device
+    buffer = io.BytesIO()
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # the tracing exporter is deprecated; it is many times faster and enough here
+        torch.onnx.export(
+            network.cpu(),
+            (example,),
+            buffer,  # type: ignore[arg-type]
+            dynamo=False,
+            input_names=["images"],
+            output_names=["logits"],
+            dynamic_axes={"images": {0: "batch"}, "logits": {0: "batch"}},
+        )
+    written = onnx.load_from_string(buffer.getvalue())
+    facts = {name: how.to_dict()[name] for name in ("image_size", "mean", "std", "class_names")}
+    for name, value in {"archwright": model.facts(), **facts}.items():
+        written.metadata_props.add(key=name, value=json.dumps(value))
+    content = written.SerializeToString()
+    images = torch.cat([example, example[:1].roll(1, 2)])  # another batch size than the traced one
+    difference = float((_run(_session(content), images) - model.probabilities(images)).abs().max())
+    network.to(device)
+    if not difference <= TOLERANCE:
+        raise RunError(
+            f"expected ONNX Runtime to agree with PyTorch within {TOLERANCE}, got {difference:.2g} in {path}."
+        )
+    write_atomic(path, content)
+    return difference
+
+
+class OnnxClassifier(Classifier):
+    """A file written by :func:`export_onnx`, run by ONNX Runtime."""
+
+    def __init__(self, path: Path) -> None:
+        if not has_onnx():
+            raise missing_extra("onnxruntime", "onnx", "running ONNX files")
+        if not path.is_file():
+            raise InputError("an ONNX file", str(path))
+        from onnxruntime.capi import onnxruntime_pybind11_state as errors
+
+        try:
+            self.session = _session(path.read_bytes())
+        except (errors.InvalidProtobuf, errors.InvalidGraph, errors.InvalidArgument, errors.Fail) as error:
+            raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
+        metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
+        if "archwright" not in metadata:
+            raise InputError("an ONNX file written by archwright", f"{path} without its metadata")
+        self.facts: dict[str, Any] = json.loads(metadata["archwright"])
+        self.preprocessing = Preprocessing.from_dict(self.facts["preprocessing"])
+
+    def probabilities(self, images: Tensor) -> Tensor:
+        """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
+        return _run(self.session, images)
+
+
+def _session(content: bytes) -> Any:
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+
+def _run(session: Any, images: Tensor) -> Tensor:
+    logits: np.ndarray[Any, Any] = session.run(None, {"images": images.numpy()})[0]
+    return torch.softmax(torch.from_numpy(logits), dim=1)

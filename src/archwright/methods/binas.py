@@ -1,0 +1,632 @@
+"""BINAS: the most accurate mobile network under hard latency limits, from one supernet, exactly and for every limit.
+
+1. ``table``: every block of the space is timed on this device, so that the reachable range is known first (eq. 5).
+2. ``heaviest``: the largest sub-network is trained alone. It starts the supernet and teaches it.
+3. ``supernet``: every image of a batch goes through its own random sub-network, distilled from the heaviest.
+4. ``measure``: one pool of (image, sub-network, correct?) rows on the validation part gives all terms of the predictor
+   at once (eq. 3): accuracy is a constant, a term a depth and a term a block configuration.
+5. ``solve``: predictor and latency are additive, so the exact front of all undominated networks is one pass; a limit on
+   several resources goes to an integer program.
+6. ``verify``: a chosen network is built and timed. While its ninetieth percentile is over the limit, the choice steps
+   down the front.
+7. ``tune``: each network is cut out of the supernet, fine-tuned with distillation, tested and saved.
+
+Letters as in :mod:`archwright.solvers.problem`. Several limits give several models of one supernet.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from archwright.analysis.contributions import Contributions
+from archwright.costs.additive import StagedCosts, counted_costs
+from archwright.costs.measure import Latency, Timing, device_name, measure
+from archwright.costs.tables import LatencyTable, measure_table
+from archwright.data import Augmentation, Batches
+from archwright.errors import InfeasibleError, InputError, unknown_name
+from archwright.export import has_onnx
+from archwright.methods.base import RESOURCES, Method, Options, Stage
+from archwright.methods.supernet_file import load_supernet, save_supernet
+from archwright.methods.work import measure as accuracy_of
+from archwright.models import Model, load_model
+from archwright.runs.files import Json, write_atomic, write_json
+from archwright.solvers import milp, pareto
+from archwright.solvers.predictors import StagedEstimate, pool_estimates
+from archwright.solvers.problem import Solution, StagedChoice, StagedProblem
+from archwright.spaces.mbconv import MbConv, MbConvArchitecture
+from archwright.spaces.mbconv_scale import MbConvScale
+from archwright.supernets.elastic import ElasticSupernet, deal
+from archwright.training import Position, Recipe, drive, train
+from archwright.training.losses import classification_loss
+from archwright.training.plain import make_optimizer
+
+SHARES_OF_RANGE = (0.25, 0.5)
+"""Where between the fastest and the slowest network the limits are that a search without limits gets."""
+LABEL_SMOOTHING = 0.1
+MEASURED_BATCH = 512
+FRONT_SHOWN = 50
+"""Points of the front in the answer; all of them are in ``artifacts/front.json``."""
+MOST_STEPS = 30
+ROUNDS = 3
+"""A chosen network is timed so often and its quickest round counts: other work on the machine only adds time."""
+
+
+class BinasOptions(Options):
+    """Options of BINAS."""
+
+    supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
+    supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")
+    tune_lr: float = Field(0.1, gt=0, description="learning rate of the fine-tuning, as a part of it")
+    paths: Literal["multi", "single"] = Field("multi", description="a sub-network for every image, or for the batch")
+    distill: float = Field(0.5, ge=0, le=1, description="weight of the heaviest network's answer against the label's")
+    rows: int = Field(20_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
+    estimator: Literal["centred", "eq3"] = Field("centred", description="block terms centred, or as published")
+    rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")
+    width: float | None = Field(None, gt=0, description="multiplies all widths, instead of the preset's")
+    backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
+    latency_threads: int = Field(1, ge=1, description="its threads")
+    latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
+    latency_table: str | None = Field(None, description="a table measured before, here or on another device")
+    verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
+    supernet: str | None = Field(None, description="run folder of an earlier search whose supernet is used again")
+
+
+class OnePath(nn.Module):
+    """A supernet that takes the same sub-network for every image, trained like any network."""
+
+    def __init__(self, supernet: ElasticSupernet, choice: StagedChoice) -> None:
+        super().__init__()
+        self.supernet, self.choice = supernet, choice
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, C, H, W) to logits (B, classes)."""
+        logits: Tensor = self.supernet(x, self.choice)
+        return logits
+
+
+class Binas(Method):
+    """The method; a search without limits gets two inside the reachable range."""
+
+    name = "binas"
+    default_space = "mbconv"
+    Options: ClassVar[type[Options]] = BinasOptions
+    options: BinasOptions
+
+    # --- what is searched ---
+
+    @cached_property
+    def space(self) -> MbConv:
+        """The space at the data's image size and classes."""
+        scale = self.context.scale
+        if not isinstance(scale, MbConvScale):
+            raise InputError("the space mbconv with the method 'binas'", repr(self.context.configuration.space))
+        return MbConv(scale.changed(width=self.options.width))
+
+    @property
+    def timing(self) -> Timing:
+        """How latencies are measured."""
+        o = self.options
+        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats)
+
+    def check(self) -> None:
+        """Everything that can be known before the first measurement."""
+        c, recipe = self.context.configuration, self.context.recipe
+        if c.benchmark is not None:
+            raise InputError("a search on images (--data) with the method 'binas'", f"--benchmark {c.benchmark}")
+        if c.channels is not None or c.cells is not None:
+            raise InputError("--width with the method 'binas'", "--channels or --cells")
+        if recipe.drop_path or recipe.auxiliary_weight:
+            raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
+        _ = self.space, self.timing
+        if self.options.supernet is not None:
+            self._reused_supernet()
+        costs = counted_costs(self.space)
+        if self.options.latency_table is not None:
+            costs |= self._given_table().costs(self.space)
+        self._check_limits(costs)
+
+    def _given_table(self) -> LatencyTable:
+        table = LatencyTable.load(Path(self.options.latency_table or ""))
+        table.check(self.space)
+        return table
+
+    def _check_limits(self, costs: StagedCosts) -> None:
+        """Refuse limits that no network meets, among those whose costs are known already."""
+        problem = self._problem(costs, None)
+        for limits in self.context.configuration.limit_sets:
+            for name, limit in limits.items():
+                if name not in RESOURCES:
+                    raise unknown_name("limit", name, RESOURCES)
+                if not np.isfinite(limit):
+                    raise InputError(f"a number as limit of {name}", str(limit))
+                if name in problem.resources and limit < problem.cost_range(name)[0]:
+                    least, most = problem.cost_range(name)
+                    raise InfeasibleError(
+                        f"no network of the space has {name} <= {limit:.6g}. Reachable are {name} from {least:.6g} to "
+                        f"{most:.6g}. Ask for at least {least:.6g}."
+                    )
+
+    def estimate_seconds(self) -> float:
+        """From three timed steps of the heaviest network; the table and the measuring are added as a guess."""
+        context, recipe = self.context, self.context.recipe
+        size, scale = min(recipe.batch_size, len(context.data.train)), self.space.scale
+        network = OnePath(self._new_supernet(), self.space.to_choice(self.space.heaviest())).train()
+        x = torch.zeros(size, scale.image_channels, scale.image_size, scale.image_size, device=context.device.torch)
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            network(x).sum().backward()
+            times.append(time.perf_counter() - begin)
+        models = max(2, len(context.configuration.limit_sets))
+        epochs = 1.3 * (self._supernet_recipe().epochs + models * self._tuning_recipe().epochs)
+        epochs += 0 if self.options.supernet else recipe.epochs
+        steps = max(1, len(context.data.train) // size)
+        return float(np.median(times)) * (steps * epochs + self.options.rows / (3 * size)) + 20
+
+    def stages(self) -> list[Stage]:
+        """In order; a supernet that is given is not trained again."""
+        training = [
+            Stage("heaviest", "train the heaviest network", self._heaviest),
+            Stage("supernet", "train the supernet", self._supernet),
+        ]
+        ranks = [Stage("rank", "judge the predictor", self._rank)]
+        return [
+            Stage("table", "latency table", self._table),
+            *([] if self.options.supernet else training),
+            Stage("measure", "measure sub-networks", self._measure),
+            *(ranks if self.options.rank_networks else []),
+            Stage("solve", "exact front", self._solve),
+            Stage("verify", "latencies of the chosen networks", self._verify),
+            Stage("tune", "fine-tune", self._tune),
+            Stage("answer", "answer", self._answer),
+        ]
+
+    # --- table and limits ---
+
+    def _table(self) -> Json:
+        """The latency table, and the limits with the reachable range said aloud."""
+        context, run = self.context, self.context.run
+        if self.options.latency_table is not None:
+            table = self._given_table()
+        else:
+            log = run.folder / "items" / "table.jsonl"
+            with context.progress.task("latency table", 0) as bar:
+                table = measure_table(
+                    self.space,
+                    self.timing,
+                    log=log,
+                    seed=context.configuration.seed,
+                    progress=self._table_progress(bar),
+                )
+        table.save(run.artifact("latency.json"))
+        costs = table.costs(self.space)
+        self._check_limits(costs)
+        least, most = self._problem(costs, None).cost_range("latency_ms")
+        limits = context.configuration.limit_sets
+        where = f"{table.provenance.device} ({table.provenance.backend}, {table.provenance.threads} thread(s))"
+        context.progress.say(f"Networks of this space take {least:.3g} to {most:.3g} ms on {where}.")
+        if not context.configuration.limits:
+            limits = [{"latency_ms": round(least + share * (most - least), 4)} for share in SHARES_OF_RANGE]
+            chosen = " and ".join(f"{one['latency_ms']:.3g} ms" for one in limits)
+            context.progress.say(f"No limit was given (--latency-ms): {chosen} are taken.")
+        loose = [one["latency_ms"] for one in limits if one.get("latency_ms", 0.0) > most]
+        for limit in loose:
+            context.progress.say(
+                f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms: it binds nothing."
+            )
+        return {"least_ms": least, "most_ms": most, "limits": limits, "loose_ms": loose, "device": where}
+
+    def _table_progress(self, bar: Any) -> Any:
+        def progress(done: int, total: int) -> None:
+            self.context.stop.check()  # every finished measurement is in the log
+            bar.advance()
+            bar.note(f"{done} of {total} parts")
+
+        return progress
+
+    @property
+    def _costs(self) -> StagedCosts:
+        table = LatencyTable.load(self.context.run.artifact("latency.json"))
+        return counted_costs(self.space) | table.costs(self.space)
+
+    def _problem(self, costs: StagedCosts, estimate: StagedEstimate | None) -> StagedProblem:
+        """Values in percent; without an estimate all are zero, which is enough for ranges."""
+        shape = (self.space.stages, self.space.most_blocks, len(self.space.configurations))
+        return StagedProblem(
+            np.zeros(shape) if estimate is None else estimate.block_values,
+            costs.block_costs,
+            np.zeros(shape[:2]) if estimate is None else estimate.depth_values,
+            {},
+            (self.space.scale.depths,) * self.space.stages,
+            0.0 if estimate is None else estimate.fixed,
+            costs.fixed_costs,
+        )
+
+    # --- training ---
+
+    def _batches(self, recipe: Recipe) -> Batches:
+        context = self.context
+        augment = Augmentation.default_for(context.data)
+        seed, device = context.configuration.seed, context.device.name
+        return Batches(context.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
+
+    def _recipe(self, epochs: int, part_of_lr: float, distill: float) -> Recipe:
+        base = self.context.recipe
+        changes = {
+            "epochs": epochs,
+            "lr": base.lr * part_of_lr,
+            "warmup_epochs": min(base.warmup_epochs, epochs / 4),
+            "label_smoothing": LABEL_SMOOTHING,
+            "distill_weight": distill,
+        }
+        return base.model_copy(update=changes)
+
+    def _supernet_recipe(self) -> Recipe:
+        epochs = self.options.supernet_epochs or self.context.recipe.epochs
+        return self._recipe(epochs, self.options.supernet_lr, self.options.distill)
+
+    def _tuning_recipe(self) -> Recipe:
+        epochs = self.context.configuration.final_epochs or max(1, self.context.recipe.epochs // 2)
+        return self._recipe(epochs, self.options.tune_lr, self.options.distill)
+
+    def _new_supernet(self) -> ElasticSupernet:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.context.configuration.seed)
+            return ElasticSupernet(self.space).to(self.context.device.torch)
+
+    def _heaviest(self) -> Json:
+        """Train the heaviest path of the supernet and keep it, as a model of its own and as the supernet's start."""
+        context, recipe = self.context, self._recipe(self.context.recipe.epochs, 1.0, 0.0)
+        supernet, heaviest = self._new_supernet(), self.space.heaviest()
+        network, batches = OnePath(supernet, self.space.to_choice(heaviest)), self._batches(recipe)
+        with context.progress.task("heaviest network", recipe.epochs * len(batches)) as bar:
+            train(
+                network,
+                batches,
+                recipe,
+                seed=context.configuration.seed,
+                device=context.device.name,
+                checkpoints=context.run.checkpoints("heaviest"),
+                stop=context.stop,
+                on_step=lambda _: bar.advance(),
+            )
+        model = self._model(supernet.cut_out(heaviest), heaviest)
+        accuracy = accuracy_of(model.network, context.data, "validation", context.device.name)
+        model.measured = {"accuracy": accuracy.percent, "accuracy_on": f"{context.data.name} validation"}
+        model.save(context.run.artifact("heaviest.safetensors"))
+        supernet.spread_heaviest()
+        save_supernet(supernet, context.data.fingerprint, context.run.artifact("start.safetensors"))
+        context.progress.say(f"The heaviest network: {accuracy.percent:.2f} % on validation.")
+        return {"validation_accuracy": accuracy.percent}
+
+    def _model(self, network: Any, architecture: MbConvArchitecture) -> Model:
+        return Model(network, self.space.name, architecture, self.space.scale, self.context.data.preprocessing)
+
+    @cached_property
+    def _teacher(self) -> nn.Module:
+        folder = Path(self.options.supernet) if self.options.supernet else self.context.run.folder
+        teacher = load_model(folder / "artifacts" / "heaviest.safetensors").network
+        teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return teacher.to(self.context.device.torch).eval()
+
+    def _supernet(self) -> Json:
+        """Multi-path (or single-path) training with distillation."""
+        context, recipe, seed = self.context, self._supernet_recipe(), self.context.configuration.seed
+        start = context.run.artifact("start.safetensors")
+        supernet = load_supernet(start, self.space, context.data.fingerprint).to(context.device.torch).train()
+        batches, optimizer = self._batches(recipe), make_optimizer(supernet.parameters(), recipe)
+        schedule, scale, single = recipe.learning_rate(), self.space.scale, self.options.paths == "single"
+
+        def step(position: Position) -> dict[str, float | Tensor]:
+            images, labels = batches.get(position.epoch, position.step)
+            images = images.contiguous(memory_format=torch.channels_last)
+            rng = context.rng("paths", position.index)
+            choices = deal(1, rng, scale)[0] if single else deal(len(images), rng, scale)
+            for group in optimizer.param_groups:
+                group["lr"] = schedule(position)
+            logits, taught = supernet(images, choices), None
+            if recipe.distill_weight:
+                with torch.no_grad():
+                    taught = self._teacher(images)
+            loss = classification_loss(
+                logits,
+                labels,
+                label_smoothing=recipe.label_smoothing,
+                teacher_logits=taught,
+                distill_weight=recipe.distill_weight,
+                distill_temperature=recipe.distill_temperature,
+            )
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if recipe.clip:
+                nn.utils.clip_grad_norm_(supernet.parameters(), recipe.clip)
+            optimizer.step()
+            return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
+
+        with context.progress.task("supernet", recipe.epochs * len(batches)) as bar:
+            history = drive(
+                step,
+                {"supernet": supernet, "optimizer": optimizer},
+                epochs=recipe.epochs,
+                steps_per_epoch=len(batches),
+                seed=seed,
+                checkpoints=context.run.checkpoints("supernet"),
+                stop=context.stop,
+                on_step=lambda _: bar.advance(),
+            )
+        save_supernet(supernet, context.data.fingerprint, context.run.artifact("supernet.safetensors"))
+        start.unlink()
+        return {"training_accuracy": history[-1]["accuracy"], "loss": history[-1]["loss"]}
+
+    def _reused_supernet(self) -> ElasticSupernet:
+        folder = Path(self.options.supernet) if self.options.supernet else self.context.run.folder
+        return load_supernet(folder / "artifacts" / "supernet.safetensors", self.space, self.context.data.fingerprint)
+
+    @cached_property
+    def _trained(self) -> ElasticSupernet:
+        return self._reused_supernet().to(self.context.device.torch).eval()
+
+    # --- measuring ---
+
+    def _pool_batches(self) -> Batches:
+        """Passes over the validation images, each in its own order."""
+        context = self.context
+        size, seed = min(MEASURED_BATCH, len(context.data.validation)), context.configuration.seed
+        return Batches(context.data, "validation", size, seed=seed, device=context.device.name)
+
+    def _pool_choices(self, number: int, count: int) -> StagedChoice:
+        return deal(count, self.context.rng("pool", number), self.space.scale)
+
+    @torch.no_grad()
+    def _measure(self) -> Json:
+        """The pool; every finished batch is kept, and its sub-networks are a function of the seed."""
+        context, batches = self.context, self._pool_batches()
+        log = context.run.items("measure")
+        count = -(-self.options.rows // batches.batch_size)
+        with context.progress.task("measuring sub-networks", count) as bar:
+            for number in range(count):
+                if str(number) not in log.done:
+                    context.stop.check()
+                    images, labels = batches.get(*divmod(number, len(batches)))
+                    logits = self._trained(images, self._pool_choices(number, len(images)))
+                    log.record(str(number), (logits.argmax(1) == labels).int().tolist())
+                bar.advance()
+        estimate = self._estimate(centred=True)
+        found = Contributions.of(estimate, self.space.scale)
+        write_json(context.run.artifact("contributions.json"), found.to_json())
+        found.plot(context.run.artifact("contributions.png"))
+        rows = sum(len(correct) for correct in log.done.values())
+        return {"rows": rows, "mean_accuracy": estimate.fixed, "insights": found.sentences()}
+
+    def _estimate(self, centred: bool) -> StagedEstimate:
+        """All conditional expectations, in percent."""
+        done = self.context.run.items("measure").done
+        pools = [self._pool_choices(number, len(done[str(number)])) for number in range(len(done))]
+        choices = StagedChoice(
+            np.concatenate([pool.depths for pool in pools]), np.concatenate([pool.configurations for pool in pools])
+        )
+        correct = 100.0 * np.concatenate([done[str(number)] for number in range(len(done))])
+        return pool_estimates(choices, correct, centred, len(self.space.configurations))
+
+    @torch.no_grad()
+    def _rank(self) -> Json:
+        """Kendall's tau and Spearman's rho of the predictor, its parts, and the agreement of two halves of the images."""
+        context, log = self.context, self.context.run.items("rank")
+        batches = Batches(context.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False)
+        drawn = [self.space.sample(context.rng("rank", number)) for number in range(self.options.rank_networks)]
+        with context.progress.task("random sub-networks", len(drawn)) as bar:
+            for number, architecture in enumerate(drawn):
+                if str(number) not in log.done:
+                    context.stop.check()
+                    choice, right = self.space.to_choice(architecture), []
+                    for images, labels in batches:
+                        right.append(
+                            self._trained(images.to(context.device.torch), choice).argmax(1).cpu() == labels.cpu()
+                        )
+                    correct = torch.cat(right).double()
+                    log.record(str(number), [100 * float(correct[half::2].mean()) for half in (0, 1)])
+                bar.advance()
+        halves = np.array([log.done[str(number)] for number in range(len(drawn))])
+        choices = [self.space.to_choice(architecture) for architecture in drawn]
+        every = StagedChoice(np.stack([c.depths for c in choices]), np.stack([c.configurations for c in choices]))
+        return correlations(self._estimate(True), self._estimate(False), every, halves)
+
+    # --- choosing ---
+
+    def _solve(self) -> Json:
+        """The whole front and the best network of every limit."""
+        context = self.context
+        problem = self._problem(self._costs, self._estimate(self.options.estimator == "centred"))
+        begin = time.perf_counter()
+        front = pareto.front(problem, "latency_ms")
+        seconds = time.perf_counter() - begin
+        choices = front.choices()
+        points = [
+            {"architecture": str(self.space.from_choice(choices[i])), "predicted_accuracy": value, "latency_ms": cost}
+            for i, (value, cost) in enumerate(zip(front.values.tolist(), front.costs.tolist(), strict=True))
+        ]
+        write_json(context.run.artifact("front.json"), points)
+        context.progress.say(f"Exact front: {len(front)} networks in {1000 * seconds:.0f} ms.")
+        for limits in self.result("table")["limits"]:
+            solve_within(problem, limits)  # limits that cannot be met together are said now
+        shown = np.unique(np.linspace(0, len(points) - 1, FRONT_SHOWN).round().astype(int))
+        return {"points": len(points), "front": [points[i] for i in shown]}
+
+    def _verify(self) -> Json:
+        """The chosen network of every limit; where it is timed, one whose ninetieth percentile meets the limit."""
+        context, table = self.context, LatencyTable.load(self.context.run.artifact("latency.json"))
+        problem = self._problem(self._costs, self._estimate(self.options.estimator == "centred"))
+        here = table.provenance.device == device_name()
+        if self.options.verify and not here:
+            context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
+        found = []
+        limit_sets = self.result("table")["limits"]
+        with context.progress.task("timing the chosen networks", len(limit_sets)) as bar:
+            for limits in limit_sets:
+                if self.options.verify and here:
+                    solution, latency, steps = self._step_down(problem, limits, table)
+                else:
+                    solution, latency, steps = solve_within(problem, limits), None, 0
+                found.append(
+                    {
+                        "limits": limits,
+                        "architecture": str(self.space.from_choice(solution.choice)),
+                        "predicted_accuracy": solution.value,
+                        "predicted_latency_ms": solution.costs["latency_ms"],
+                        "measured_latency_ms": None if latency is None else asdict(latency),
+                        "steps": steps,
+                        "solver": solution.solver,
+                    }
+                )
+                bar.advance()
+        return {"chosen": found}
+
+    def _step_down(
+        self, problem: StagedProblem, limits: dict[str, float], table: LatencyTable
+    ) -> tuple[Solution, Latency, int]:
+        """Time the best network; while it is too slow take the best one that is predicted quicker by as much."""
+        limit, least = limits.get("latency_ms", np.inf), problem.cost_range("latency_ms")[0]
+        tightened = dict(limits)
+        for steps in range(MOST_STEPS):
+            self.context.stop.check()
+            solution = solve_within(problem, tightened)
+            latency = self._time(self.space.from_choice(solution.choice), table)
+            predicted = solution.costs["latency_ms"]
+            if latency.high_ms <= limit:
+                return solution, latency, steps
+            if predicted <= least:
+                break
+            target = min(predicted * limit / latency.high_ms, float(np.nextafter(predicted, 0.0)))
+            tightened["latency_ms"] = max(target, least)
+        raise InfeasibleError(
+            f"no network with latency_ms <= {limit:g} was found: the last one tried was predicted to take {predicted:.3g} ms "
+            f"and took {latency.median_ms:.3g} ms (ninetieth percentile {latency.high_ms:.3g} ms); the table reaches from "
+            f"{least:.3g} to {problem.cost_range('latency_ms')[1]:.3g} ms. Raise the limit, or resume on a quieter machine."
+        )
+
+    def _time(self, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
+        """On this device, in the way the table was measured."""
+        kept = table.provenance.model_dump(exclude={"device", "versions"})
+        scale = self.space.scale
+        shape, network = (
+            (scale.image_channels, scale.image_size, scale.image_size),
+            self.space.build(architecture, scale),
+        )
+        return min((measure(network, shape, Timing(**kept)) for _ in range(ROUNDS)), key=lambda one: one.high_ms)
+
+    # --- models ---
+
+    def _tune(self) -> Json:
+        """Each different network: cut out, fine-tuned, validated, tested, saved; finished ones are not done again."""
+        context, log = self.context, self.context.run.items("tune")
+        texts = list(dict.fromkeys(one["architecture"] for one in self.result("verify")["chosen"]))
+        recipe = self._tuning_recipe()
+        with context.progress.task("fine-tuning", len(texts) * recipe.epochs * len(self._batches(recipe))) as bar:
+            for number, text in enumerate(texts, 1):
+                if text not in log.done:
+                    log.record(text, self._tune_one(self.space.parse(text), f"model-{number}", recipe, bar))
+                    context.run.checkpoints(f"tune/{number}").clear()
+        if not has_onnx():
+            context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
+        return {"models": {text: log.done[text] for text in texts}}
+
+    def _tune_one(self, architecture: MbConvArchitecture, name: str, recipe: Recipe, bar: Any) -> Json:
+        context, device = self.context, self.context.device.name
+        network = self._trained.cut_out(architecture)
+        inherited = accuracy_of(network, context.data, "validation", device)
+        train(
+            network,
+            self._batches(recipe),
+            recipe,
+            seed=context.configuration.seed,
+            device=device,
+            teacher=self._teacher if recipe.distill_weight else None,
+            checkpoints=context.run.checkpoints(f"tune/{name.rpartition('-')[2]}"),
+            stop=context.stop,
+            on_step=lambda _: bar.advance(),
+        )
+        validation, test = (accuracy_of(network, context.data, split, device) for split in ("validation", "test"))
+        model, path = self._model(network, architecture), context.run.artifact(f"{name}.safetensors")
+        model.measured = {
+            "accuracy": test.percent,
+            "accuracy_interval": [test.low, test.high],
+            "accuracy_on": f"{context.data.name} test, {test.count} images",
+            "validation_accuracy": validation.percent,
+            "inherited_accuracy": inherited.percent,
+            "epochs": recipe.epochs,
+        }
+        model.save(path)
+        files: dict[str, Json] = {"model": f"artifacts/{path.name}"}
+        if has_onnx():
+            model.export(path.with_suffix(".onnx"))
+            files["onnx"] = f"artifacts/{name}.onnx"
+        return {**model.measured, **files}
+
+    def _answer(self) -> Json:
+        """One model a limit; ``best`` is the one of highest validation accuracy, the quicker of equals."""
+        context, tuned = self.context, self.result("tune")["models"]
+        models = []
+        for one in self.result("verify")["chosen"]:
+            architecture = self.space.parse(one["architecture"])
+            cost, measured = self.space.cost(architecture, self.space.scale), one["measured_latency_ms"]
+            latency = one["predicted_latency_ms"] if measured is None else measured["median_ms"]
+            counted = {"params": cost.params, "macs": cost.macs, "latency_ms": latency}
+            models.append({**one, **tuned[one["architecture"]], **counted, "scale": self.space.scale.to_dict()})
+        best = max(models, key=lambda one: (one["validation_accuracy"], -one["latency_ms"]))
+        for suffix in (".safetensors", ".json", ".onnx"):
+            source = (context.run.folder / best["model"]).with_suffix(suffix)
+            if source.exists():
+                write_atomic(context.run.artifact(f"best{suffix}"), source.read_bytes())
+        solved, measure_result = self.result("solve"), self.result("measure")
+        return {
+            "best": best,
+            "models": models,
+            "front": solved["front"],
+            "front_points": solved["points"],
+            "insights": measure_result["insights"],
+            "rank": self.result("rank") if self.options.rank_networks else None,
+            "reachable_ms": [self.result("table")["least_ms"], self.result("table")["most_ms"]],
+            "latency_on": self.result("table")["device"],
+            "evaluations": measure_result["rows"],
+        }
+
+
+def solve_within(problem: StagedProblem, limits: dict[str, float]) -> Solution:
+    """The best choice within all limits: from the exact front for one resource, else by the integer program."""
+    if len(limits) == 1:
+        ((name, limit),) = limits.items()
+        return pareto.solve(problem, name, limit)
+    return milp.solve(problem, limits)
+
+
+def correlations(centred: StagedEstimate, published: StagedEstimate, choices: StagedChoice, halves: Any) -> Json:
+    """Rank correlations with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
+
+    ``q_beta = 0`` leaves out the published predictor's depth terms and ``Q = 0`` its block terms (Table 2); ``ceiling``
+    is the agreement of the two halves: how well measurements of this size can be predicted at all.
+    """
+    from dataclasses import replace
+
+    from scipy.stats import kendalltau, spearmanr
+
+    accuracy = halves.mean(1)
+    compared = {
+        "centred": (centred.predict(choices), accuracy),
+        "eq3": (published.predict(choices), accuracy),
+        "q_beta = 0": (replace(published, depth_values=0 * published.depth_values).predict(choices), accuracy),
+        "Q = 0": (replace(published, block_values=0 * published.block_values).predict(choices), accuracy),
+        "ceiling": (halves[:, 0], halves[:, 1]),
+    }
+    return {
+        name: {"kendall": float(kendalltau(*pair).statistic), "spearman": float(spearmanr(*pair).statistic)}
+        for name, pair in compared.items()
+    }
