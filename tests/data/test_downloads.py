@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from archwright.data.downloads import CACHE_VARIABLE, RemoteFile, default_cache, fetch
 from archwright.errors import InputError
 
-CONTENT = b"published" * 1000
+CONTENT = b"published" * 100_000
 
 
 @pytest.fixture
@@ -53,3 +54,39 @@ def test_cache_follows_the_environment(tmp_path: Path, monkeypatch: pytest.Monke
     assert default_cache() == tmp_path
     monkeypatch.delenv(CACHE_VARIABLE)
     assert default_cache().name == "archwright"
+
+
+class CutOff(SimpleHTTPRequestHandler):
+    """Serves byte ranges; the first answer breaks off after a third."""
+
+    asked: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.asked.append(self.headers.get("Range"))
+        start = int((self.headers.get("Range") or "bytes=0-").split("=")[1].rstrip("-"))
+        self.send_response(206 if start else 200)
+        self.send_header("Content-Length", str(len(CONTENT) - start))
+        self.end_headers()
+        rest = CONTENT[start:]
+        self.wfile.write(rest[: len(CONTENT) // 3] if len(self.asked) == 1 else rest)
+
+
+def test_a_download_that_was_cut_off_goes_on(tmp_path: Path) -> None:
+    CutOff.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), CutOff) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{http.server_port}/file"
+            file = RemoteFile("kept.bin", url, hashlib.md5(CONTENT).hexdigest())
+            with pytest.raises(InputError, match="goes on where it stopped"):
+                fetch(file, tmp_path)
+            assert fetch(file, tmp_path).read_bytes() == CONTENT
+        finally:
+            http.shutdown()
+            thread.join()
+    first, second = CutOff.asked
+    assert first is None
+    assert second is not None
+    assert 0 < int(second.removeprefix("bytes=").rstrip("-")) <= len(CONTENT) // 3
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kept.bin"]

@@ -1,4 +1,4 @@
-"""Files of public data sets: found in the cache or downloaded whole, with their published checksum."""
+"""Files of public data sets: found in the cache or downloaded, resumably, with their published checksum."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pooch
+import requests
 
 from archwright.errors import InputError
 
@@ -41,13 +42,33 @@ def fetch(file: RemoteFile, cache_dir: Path | None) -> Path:
                 f"Remove it; it is downloaded again, or get it from {file.url}",
             )
         return path
-    downloader = pooch.HTTPDownloader(timeout=30)
     try:
-        pooch.retrieve(file.url, f"md5:{file.md5}", fname=file.name, path=str(folder), downloader=downloader)
+        _download(file, path)
     except (OSError, ValueError) as error:  # requests' errors are OSErrors; a wrong checksum is a ValueError
         raise InputError(
             f"to download {file.url}",
             str(error) or type(error).__name__,
-            f"Without a network, put the file (MD5 {file.md5}) at {path} by hand.",
+            f"Try again: it goes on where it stopped. Or put the file (MD5 {file.md5}) at {path} by hand.",
         ) from error
     return path
+
+
+def _download(file: RemoteFile, path: Path) -> None:
+    """Fetch into ``NAME.part``, continuing one that was cut off where the server can, and rename it once checked."""
+    part = path.with_name(f"{path.name}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    done = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={done}-"} if done else {}
+    with requests.get(file.url, headers=headers, stream=True, timeout=30) as answer:
+        if answer.status_code != requests.codes.requested_range_not_satisfiable:  # else the part is already whole
+            answer.raise_for_status()
+            continued = answer.status_code == requests.codes.partial_content
+            with part.open("ab" if continued else "wb") as output:
+                received = sum(output.write(chunk) for chunk in answer.iter_content(1 << 16))
+            if received < int(answer.headers.get("Content-Length", 0)):
+                raise OSError(f"the connection ended after {received} bytes")
+    found = pooch.file_hash(str(part), alg="md5")
+    if found != file.md5:
+        part.unlink()
+        raise ValueError(f"its MD5 is {found}, not {file.md5}")
+    part.replace(path)

@@ -25,34 +25,26 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor, nn
 
 from archwright.analysis.contributions import Contributions
 from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.costs.measure import Latency, Timing, device_name, measure
 from archwright.costs.tables import LatencyTable, measure_table
-from archwright.data import Augmentation, Batches
 from archwright.errors import InfeasibleError, InputError, unknown_name
 from archwright.export import has_onnx
 from archwright.methods.base import RESOURCES, Method, Options, Stage
-from archwright.methods.supernet_file import load_supernet, save_supernet
+from archwright.methods.binas_supernet import OnePath, SupernetWork
 from archwright.methods.work import measure as accuracy_of
-from archwright.models import Model, load_model
 from archwright.runs.files import Json, write_atomic, write_json
 from archwright.solvers import milp, pareto
-from archwright.solvers.predictors import StagedEstimate, pool_estimates
-from archwright.solvers.problem import Solution, StagedChoice, StagedProblem
+from archwright.solvers.predictors import StagedEstimate, shrunk
+from archwright.solvers.problem import Solution, StagedProblem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.spaces.mbconv_scale import MbConvScale
-from archwright.supernets.elastic import ElasticSupernet, deal
-from archwright.training import Position, Recipe, drive, train
-from archwright.training.losses import classification_loss
-from archwright.training.plain import make_optimizer
+from archwright.training import Recipe
 
 SHARES_OF_RANGE = (0.25, 0.5)
 """Where between the fastest and the slowest network the limits are that a search without limits gets."""
-LABEL_SMOOTHING = 0.1
-MEASURED_BATCH = 512
 FRONT_SHOWN = 50
 """Points of the front in the answer; all of them are in ``artifacts/front.json``."""
 MOST_STEPS = 30
@@ -70,6 +62,7 @@ class BinasOptions(Options):
     distill: float = Field(0.5, ge=0, le=1, description="weight of the heaviest network's answer against the label's")
     rows: int = Field(20_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
     estimator: Literal["centred", "eq3"] = Field("centred", description="block terms centred, or as published")
+    shrink: bool = Field(True, description="shrink the terms by their noise before solving")
     rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")
     width: float | None = Field(None, gt=0, description="multiplies all widths, instead of the preset's")
     backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
@@ -78,19 +71,6 @@ class BinasOptions(Options):
     latency_table: str | None = Field(None, description="a table measured before, here or on another device")
     verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
     supernet: str | None = Field(None, description="run folder of an earlier search whose supernet is used again")
-
-
-class OnePath(nn.Module):
-    """A supernet that takes the same sub-network for every image, trained like any network."""
-
-    def __init__(self, supernet: ElasticSupernet, choice: StagedChoice) -> None:
-        super().__init__()
-        self.supernet, self.choice = supernet, choice
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Images (B, C, H, W) to logits (B, classes)."""
-        logits: Tensor = self.supernet(x, self.choice)
-        return logits
 
 
 class Binas(Method):
@@ -111,6 +91,13 @@ class Binas(Method):
             raise InputError("the space mbconv with the method 'binas'", repr(self.context.configuration.space))
         return MbConv(scale.changed(width=self.options.width))
 
+    @cached_property
+    def work(self) -> SupernetWork:
+        """Training and measuring."""
+        o = self.options
+        source = Path(o.supernet) if o.supernet is not None else None
+        return SupernetWork(self.context, self.space, source, o.paths, o.distill)
+
     @property
     def timing(self) -> Timing:
         """How latencies are measured."""
@@ -128,7 +115,7 @@ class Binas(Method):
             raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
         _ = self.space, self.timing
         if self.options.supernet is not None:
-            self._reused_supernet()
+            _ = self.work.trained
         costs = counted_costs(self.space)
         if self.options.latency_table is not None:
             costs |= self._given_table().costs(self.space)
@@ -159,7 +146,7 @@ class Binas(Method):
         """From three timed steps of the heaviest network; the table and the measuring are added as a guess."""
         context, recipe = self.context, self.context.recipe
         size, scale = min(recipe.batch_size, len(context.data.train)), self.space.scale
-        network = OnePath(self._new_supernet(), self.space.to_choice(self.space.heaviest())).train()
+        network = OnePath(self.work.new_supernet(), self.space.to_choice(self.space.heaviest())).train()
         x = torch.zeros(size, scale.image_channels, scale.image_size, scale.image_size, device=context.device.torch)
         times = []
         for _ in range(3):
@@ -175,10 +162,10 @@ class Binas(Method):
     def stages(self) -> list[Stage]:
         """In order; a supernet that is given is not trained again."""
         training = [
-            Stage("heaviest", "train the heaviest network", self._heaviest),
-            Stage("supernet", "train the supernet", self._supernet),
+            Stage("heaviest", "train the heaviest network", self.work.train_heaviest),
+            Stage("supernet", "train the supernet", lambda: self.work.train_supernet(self._supernet_recipe())),
         ]
-        ranks = [Stage("rank", "judge the predictor", self._rank)]
+        ranks = [Stage("rank", "judge the predictor", lambda: self.work.measure_ranks(self.options.rank_networks))]
         return [
             Stage("table", "latency table", self._table),
             *([] if self.options.supernet else training),
@@ -189,6 +176,14 @@ class Binas(Method):
             Stage("tune", "fine-tune", self._tune),
             Stage("answer", "answer", self._answer),
         ]
+
+    def _supernet_recipe(self) -> Recipe:
+        epochs = self.options.supernet_epochs or self.context.recipe.epochs
+        return self.work.recipe(epochs, self.options.supernet_lr, self.options.distill)
+
+    def _tuning_recipe(self) -> Recipe:
+        epochs = self.context.configuration.final_epochs or max(1, self.context.recipe.epochs // 2)
+        return self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
 
     # --- table and limits ---
 
@@ -251,201 +246,27 @@ class Binas(Method):
             costs.fixed_costs,
         )
 
-    # --- training ---
+    # --- measuring and choosing ---
 
-    def _batches(self, recipe: Recipe) -> Batches:
-        context = self.context
-        augment = Augmentation.default_for(context.data)
-        seed, device = context.configuration.seed, context.device.name
-        return Batches(context.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
-
-    def _recipe(self, epochs: int, part_of_lr: float, distill: float) -> Recipe:
-        base = self.context.recipe
-        changes = {
-            "epochs": epochs,
-            "lr": base.lr * part_of_lr,
-            "warmup_epochs": min(base.warmup_epochs, epochs / 4),
-            "label_smoothing": LABEL_SMOOTHING,
-            "distill_weight": distill,
-        }
-        return base.model_copy(update=changes)
-
-    def _supernet_recipe(self) -> Recipe:
-        epochs = self.options.supernet_epochs or self.context.recipe.epochs
-        return self._recipe(epochs, self.options.supernet_lr, self.options.distill)
-
-    def _tuning_recipe(self) -> Recipe:
-        epochs = self.context.configuration.final_epochs or max(1, self.context.recipe.epochs // 2)
-        return self._recipe(epochs, self.options.tune_lr, self.options.distill)
-
-    def _new_supernet(self) -> ElasticSupernet:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.context.configuration.seed)
-            return ElasticSupernet(self.space).to(self.context.device.torch)
-
-    def _heaviest(self) -> Json:
-        """Train the heaviest path of the supernet and keep it, as a model of its own and as the supernet's start."""
-        context, recipe = self.context, self._recipe(self.context.recipe.epochs, 1.0, 0.0)
-        supernet, heaviest = self._new_supernet(), self.space.heaviest()
-        network, batches = OnePath(supernet, self.space.to_choice(heaviest)), self._batches(recipe)
-        with context.progress.task("heaviest network", recipe.epochs * len(batches)) as bar:
-            train(
-                network,
-                batches,
-                recipe,
-                seed=context.configuration.seed,
-                device=context.device.name,
-                checkpoints=context.run.checkpoints("heaviest"),
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-            )
-        model = self._model(supernet.cut_out(heaviest), heaviest)
-        accuracy = accuracy_of(model.network, context.data, "validation", context.device.name)
-        model.measured = {"accuracy": accuracy.percent, "accuracy_on": f"{context.data.name} validation"}
-        model.save(context.run.artifact("heaviest.safetensors"))
-        supernet.spread_heaviest()
-        save_supernet(supernet, context.data.fingerprint, context.run.artifact("start.safetensors"))
-        context.progress.say(f"The heaviest network: {accuracy.percent:.2f} % on validation.")
-        return {"validation_accuracy": accuracy.percent}
-
-    def _model(self, network: Any, architecture: MbConvArchitecture) -> Model:
-        return Model(network, self.space.name, architecture, self.space.scale, self.context.data.preprocessing)
-
-    @cached_property
-    def _teacher(self) -> nn.Module:
-        folder = Path(self.options.supernet) if self.options.supernet else self.context.run.folder
-        teacher = load_model(folder / "artifacts" / "heaviest.safetensors").network
-        teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return teacher.to(self.context.device.torch).eval()
-
-    def _supernet(self) -> Json:
-        """Multi-path (or single-path) training with distillation."""
-        context, recipe, seed = self.context, self._supernet_recipe(), self.context.configuration.seed
-        start = context.run.artifact("start.safetensors")
-        supernet = load_supernet(start, self.space, context.data.fingerprint).to(context.device.torch).train()
-        batches, optimizer = self._batches(recipe), make_optimizer(supernet.parameters(), recipe)
-        schedule, scale, single = recipe.learning_rate(), self.space.scale, self.options.paths == "single"
-
-        def step(position: Position) -> dict[str, float | Tensor]:
-            images, labels = batches.get(position.epoch, position.step)
-            images = images.contiguous(memory_format=torch.channels_last)
-            rng = context.rng("paths", position.index)
-            choices = deal(1, rng, scale)[0] if single else deal(len(images), rng, scale)
-            for group in optimizer.param_groups:
-                group["lr"] = schedule(position)
-            logits, taught = supernet(images, choices), None
-            if recipe.distill_weight:
-                with torch.no_grad():
-                    taught = self._teacher(images)
-            loss = classification_loss(
-                logits,
-                labels,
-                label_smoothing=recipe.label_smoothing,
-                teacher_logits=taught,
-                distill_weight=recipe.distill_weight,
-                distill_temperature=recipe.distill_temperature,
-            )
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if recipe.clip:
-                nn.utils.clip_grad_norm_(supernet.parameters(), recipe.clip)
-            optimizer.step()
-            return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
-
-        with context.progress.task("supernet", recipe.epochs * len(batches)) as bar:
-            history = drive(
-                step,
-                {"supernet": supernet, "optimizer": optimizer},
-                epochs=recipe.epochs,
-                steps_per_epoch=len(batches),
-                seed=seed,
-                checkpoints=context.run.checkpoints("supernet"),
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-            )
-        save_supernet(supernet, context.data.fingerprint, context.run.artifact("supernet.safetensors"))
-        start.unlink()
-        return {"training_accuracy": history[-1]["accuracy"], "loss": history[-1]["loss"]}
-
-    def _reused_supernet(self) -> ElasticSupernet:
-        folder = Path(self.options.supernet) if self.options.supernet else self.context.run.folder
-        return load_supernet(folder / "artifacts" / "supernet.safetensors", self.space, self.context.data.fingerprint)
-
-    @cached_property
-    def _trained(self) -> ElasticSupernet:
-        return self._reused_supernet().to(self.context.device.torch).eval()
-
-    # --- measuring ---
-
-    def _pool_batches(self) -> Batches:
-        """Passes over the validation images, each in its own order."""
-        context = self.context
-        size, seed = min(MEASURED_BATCH, len(context.data.validation)), context.configuration.seed
-        return Batches(context.data, "validation", size, seed=seed, device=context.device.name)
-
-    def _pool_choices(self, number: int, count: int) -> StagedChoice:
-        return deal(count, self.context.rng("pool", number), self.space.scale)
-
-    @torch.no_grad()
     def _measure(self) -> Json:
-        """The pool; every finished batch is kept, and its sub-networks are a function of the seed."""
-        context, batches = self.context, self._pool_batches()
-        log = context.run.items("measure")
-        count = -(-self.options.rows // batches.batch_size)
-        with context.progress.task("measuring sub-networks", count) as bar:
-            for number in range(count):
-                if str(number) not in log.done:
-                    context.stop.check()
-                    images, labels = batches.get(*divmod(number, len(batches)))
-                    logits = self._trained(images, self._pool_choices(number, len(images)))
-                    log.record(str(number), (logits.argmax(1) == labels).int().tolist())
-                bar.advance()
-        estimate = self._estimate(centred=True)
+        """The pool, and what it says about the design decisions."""
+        run, rows = self.context.run, self.work.measure_pool(self.options.rows)
+        estimate = self.work.estimate(centred=True)
         found = Contributions.of(estimate, self.space.scale)
-        write_json(context.run.artifact("contributions.json"), found.to_json())
-        found.plot(context.run.artifact("contributions.png"))
-        rows = sum(len(correct) for correct in log.done.values())
+        write_json(run.artifact("contributions.json"), found.to_json())
+        found.plot(run.artifact("contributions.png"))
         return {"rows": rows, "mean_accuracy": estimate.fixed, "insights": found.sentences()}
 
-    def _estimate(self, centred: bool) -> StagedEstimate:
-        """All conditional expectations, in percent."""
-        done = self.context.run.items("measure").done
-        pools = [self._pool_choices(number, len(done[str(number)])) for number in range(len(done))]
-        choices = StagedChoice(
-            np.concatenate([pool.depths for pool in pools]), np.concatenate([pool.configurations for pool in pools])
-        )
-        correct = 100.0 * np.concatenate([done[str(number)] for number in range(len(done))])
-        return pool_estimates(choices, correct, centred, len(self.space.configurations))
-
-    @torch.no_grad()
-    def _rank(self) -> Json:
-        """Kendall's tau and Spearman's rho of the predictor, its parts, and the agreement of two halves of the images."""
-        context, log = self.context, self.context.run.items("rank")
-        batches = Batches(context.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False)
-        drawn = [self.space.sample(context.rng("rank", number)) for number in range(self.options.rank_networks)]
-        with context.progress.task("random sub-networks", len(drawn)) as bar:
-            for number, architecture in enumerate(drawn):
-                if str(number) not in log.done:
-                    context.stop.check()
-                    choice, right = self.space.to_choice(architecture), []
-                    for images, labels in batches:
-                        right.append(
-                            self._trained(images.to(context.device.torch), choice).argmax(1).cpu() == labels.cpu()
-                        )
-                    correct = torch.cat(right).double()
-                    log.record(str(number), [100 * float(correct[half::2].mean()) for half in (0, 1)])
-                bar.advance()
-        halves = np.array([log.done[str(number)] for number in range(len(drawn))])
-        choices = [self.space.to_choice(architecture) for architecture in drawn]
-        every = StagedChoice(np.stack([c.depths for c in choices]), np.stack([c.configurations for c in choices]))
-        return correlations(self._estimate(True), self._estimate(False), every, halves)
-
-    # --- choosing ---
+    @property
+    def _solved_problem(self) -> StagedProblem:
+        """Predicted accuracy in percent against all costs."""
+        estimate = self.work.estimate(self.options.estimator == "centred")
+        return self._problem(self._costs, shrunk(estimate) if self.options.shrink else estimate)
 
     def _solve(self) -> Json:
         """The whole front and the best network of every limit."""
         context = self.context
-        problem = self._problem(self._costs, self._estimate(self.options.estimator == "centred"))
+        problem = self._solved_problem
         begin = time.perf_counter()
         front = pareto.front(problem, "latency_ms")
         seconds = time.perf_counter() - begin
@@ -464,7 +285,7 @@ class Binas(Method):
     def _verify(self) -> Json:
         """The chosen network of every limit; where it is timed, one whose ninetieth percentile meets the limit."""
         context, table = self.context, LatencyTable.load(self.context.run.artifact("latency.json"))
-        problem = self._problem(self._costs, self._estimate(self.options.estimator == "centred"))
+        problem = self._solved_problem
         here = table.provenance.device == device_name()
         if self.options.verify and not here:
             context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
@@ -508,9 +329,10 @@ class Binas(Method):
             target = min(predicted * limit / latency.high_ms, float(np.nextafter(predicted, 0.0)))
             tightened["latency_ms"] = max(target, least)
         raise InfeasibleError(
-            f"no network with latency_ms <= {limit:g} was found: the last one tried was predicted to take {predicted:.3g} ms "
-            f"and took {latency.median_ms:.3g} ms (ninetieth percentile {latency.high_ms:.3g} ms); the table reaches from "
-            f"{least:.3g} to {problem.cost_range('latency_ms')[1]:.3g} ms. Raise the limit, or resume on a quieter machine."
+            f"no network with latency_ms <= {limit:g} was found: the last one tried was predicted to take "
+            f"{predicted:.3g} ms and took {latency.median_ms:.3g} ms (ninetieth percentile {latency.high_ms:.3g} ms). "
+            f"The table reaches from {least:.3g} to {problem.cost_range('latency_ms')[1]:.3g} ms. Raise the limit, or "
+            "resume on a quieter machine."
         )
 
     def _time(self, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
@@ -530,32 +352,22 @@ class Binas(Method):
         context, log = self.context, self.context.run.items("tune")
         texts = list(dict.fromkeys(one["architecture"] for one in self.result("verify")["chosen"]))
         recipe = self._tuning_recipe()
-        with context.progress.task("fine-tuning", len(texts) * recipe.epochs * len(self._batches(recipe))) as bar:
+        with context.progress.task("fine-tuning", len(texts) * recipe.epochs * len(self.work.batches(recipe))) as bar:
             for number, text in enumerate(texts, 1):
                 if text not in log.done:
                     log.record(text, self._tune_one(self.space.parse(text), f"model-{number}", recipe, bar))
-                    context.run.checkpoints(f"tune/{number}").clear()
+                    context.run.checkpoints(f"tune/model-{number}").clear()
         if not has_onnx():
             context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
         return {"models": {text: log.done[text] for text in texts}}
 
     def _tune_one(self, architecture: MbConvArchitecture, name: str, recipe: Recipe, bar: Any) -> Json:
         context, device = self.context, self.context.device.name
-        network = self._trained.cut_out(architecture)
+        network = self.work.trained.cut_out(architecture)
         inherited = accuracy_of(network, context.data, "validation", device)
-        train(
-            network,
-            self._batches(recipe),
-            recipe,
-            seed=context.configuration.seed,
-            device=device,
-            teacher=self._teacher if recipe.distill_weight else None,
-            checkpoints=context.run.checkpoints(f"tune/{name.rpartition('-')[2]}"),
-            stop=context.stop,
-            on_step=lambda _: bar.advance(),
-        )
+        self.work.train_network(network, recipe, f"tune/{name}", bar)
         validation, test = (accuracy_of(network, context.data, split, device) for split in ("validation", "test"))
-        model, path = self._model(network, architecture), context.run.artifact(f"{name}.safetensors")
+        model, path = self.work.model(network, architecture), context.run.artifact(f"{name}.safetensors")
         model.measured = {
             "accuracy": test.percent,
             "accuracy_interval": [test.low, test.high],
@@ -606,27 +418,3 @@ def solve_within(problem: StagedProblem, limits: dict[str, float]) -> Solution:
         ((name, limit),) = limits.items()
         return pareto.solve(problem, name, limit)
     return milp.solve(problem, limits)
-
-
-def correlations(centred: StagedEstimate, published: StagedEstimate, choices: StagedChoice, halves: Any) -> Json:
-    """Rank correlations with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
-
-    ``q_beta = 0`` leaves out the published predictor's depth terms and ``Q = 0`` its block terms (Table 2); ``ceiling``
-    is the agreement of the two halves: how well measurements of this size can be predicted at all.
-    """
-    from dataclasses import replace
-
-    from scipy.stats import kendalltau, spearmanr
-
-    accuracy = halves.mean(1)
-    compared = {
-        "centred": (centred.predict(choices), accuracy),
-        "eq3": (published.predict(choices), accuracy),
-        "q_beta = 0": (replace(published, depth_values=0 * published.depth_values).predict(choices), accuracy),
-        "Q = 0": (replace(published, block_values=0 * published.block_values).predict(choices), accuracy),
-        "ceiling": (halves[:, 0], halves[:, 1]),
-    }
-    return {
-        name: {"kendall": float(kendalltau(*pair).statistic), "spearman": float(spearmanr(*pair).statistic)}
-        for name, pair in compared.items()
-    }

@@ -8,6 +8,7 @@ once. An edge's architecture weight multiplies its output; it is folded into the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -70,7 +71,7 @@ class ParallelNorm(nn.Module):
         weight = None if self.weight is None else rows_of(self.weight, run, self.channels)
         bias = None if self.bias is None else rows_of(self.bias, run, self.channels)
         if scale is not None:
-            wide = scale[:, None].expand(-1, self.channels).reshape(-1)
+            wide = scale.repeat_interleave(self.channels)
             weight = wide if weight is None else weight * wide
             bias = None if bias is None else bias * wide
         mean = None if self.running_mean is None else rows_of(self.running_mean, run, self.channels)
@@ -169,15 +170,42 @@ class Shared(nn.Module):
 Parallel = ParallelLayers | ParallelModules | Shared
 
 
-def mixtures(values: Sequence[Tensor], scales: Sequence[Tensor]) -> list[Tensor]:
+class _Mixtures(torch.autograd.Function):
+    """See :func:`mixtures`; one pass over memory for each product, and inner products for the weights' gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, *arguments: Tensor) -> tuple[Tensor, ...]:
+        values, scales = arguments[:count], arguments[count:]
+        ctx.count = count
+        ctx.save_for_backward(*arguments)
+        return tuple(_weighted_sum(values, [scale[edge] for scale in scales]) for edge in range(len(scales[0])))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        values, scales = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        flat = [gradient.permute(0, 2, 3, 1).reshape(-1) for gradient in gradients]
+        by_value = [_weighted_sum(gradients, scale.unbind()) for scale in scales]
+        by_scale = []
+        for value in values:
+            row = value.permute(0, 2, 3, 1).reshape(-1)
+            by_scale.append(torch.stack([torch.dot(row, other) for other in flat]))
+        return (None, *by_value, *by_scale)
+
+
+def _weighted_sum(terms: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    total = terms[0] * weights[0]
+    for term, weight in zip(terms[1:], weights[1:], strict=True):
+        total.addcmul_(term, weight)
+    return total
+
+
+def mixtures(values: Sequence[Tensor], scales: Sequence[Tensor]) -> Sequence[Tensor]:
     """For each edge e the sum over p of ``scales[p][e] * values[p]``; p of (B, C, H, W) and of (n,), to n (B, C, H, W).
 
-    One matrix product, whose backward pass is two: products and sums one by one read the images several times as often.
+    Once differentiable: second derivatives by the weights of the operations are not defined here.
     """
-    b, c, h, w = values[0].shape
-    rows = torch.stack([value.permute(0, 2, 3, 1).reshape(-1) for value in values])
-    mixed = torch.stack(list(scales), dim=1) @ rows
-    return [row.view(b, h, w, c).permute(0, 3, 1, 2) for row in mixed.unbind()]
+    mixed: tuple[Tensor, ...] = _Mixtures.apply(len(values), *values, *scales)  # type: ignore[no-untyped-call]
+    return mixed
 
 
 def make_parallel(

@@ -1,0 +1,284 @@
+"""The expensive half of BINAS: train the heaviest network and the supernet, and measure random sub-networks.
+
+Everything is resumable: trainings by checkpoints, measurements by a log of finished batches.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import kendalltau, spearmanr
+from torch import Tensor, nn
+
+from archwright.data import Augmentation, Batches
+from archwright.methods.base import Context
+from archwright.methods.supernet_file import load_supernet, save_supernet
+from archwright.methods.work import measure as accuracy_of
+from archwright.models import Model, load_model
+from archwright.runs.files import Json
+from archwright.solvers.predictors import StagedEstimate, pool_estimates
+from archwright.solvers.problem import StagedChoice
+from archwright.spaces.base import Network
+from archwright.spaces.mbconv import MbConv, MbConvArchitecture
+from archwright.supernets.elastic import ElasticSupernet, deal
+from archwright.training import Position, Recipe, drive, train
+from archwright.training.losses import classification_loss
+from archwright.training.plain import make_optimizer
+
+LABEL_SMOOTHING = 0.1
+MEASURED_BATCH = 512
+
+
+class OnePath(nn.Module):
+    """A supernet that takes the same sub-network for every image, trained like any network."""
+
+    def __init__(self, supernet: ElasticSupernet, choice: StagedChoice) -> None:
+        super().__init__()
+        self.supernet, self.choice = supernet, choice
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, C, H, W) to logits (B, classes)."""
+        logits: Tensor = self.supernet(x, self.choice)
+        return logits
+
+
+@dataclass
+class SupernetWork:
+    """Training and measuring for one search.
+
+    Attributes:
+        source: run folder that the supernet and its teacher are taken from; this run's own if None.
+        paths: ``multi`` gives every image its own sub-network, ``single`` one to the whole batch.
+    """
+
+    context: Context
+    space: MbConv
+    source: Path | None
+    paths: Literal["multi", "single"]
+    distill: float
+
+    # --- training ---
+
+    def recipe(self, epochs: int, part_of_lr: float, distill: float = 0.0) -> Recipe:
+        """The search's recipe for other epochs and another learning rate, with label smoothing."""
+        base = self.context.recipe
+        changes = {
+            "epochs": epochs,
+            "lr": base.lr * part_of_lr,
+            "warmup_epochs": min(base.warmup_epochs, epochs / 4),
+            "label_smoothing": LABEL_SMOOTHING,
+            "distill_weight": distill,
+        }
+        return base.model_copy(update=changes)
+
+    def batches(self, recipe: Recipe) -> Batches:
+        """Augmented training batches."""
+        context = self.context
+        augment = Augmentation.default_for(context.data)
+        seed, device = context.configuration.seed, context.device.name
+        return Batches(context.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
+
+    def new_supernet(self) -> ElasticSupernet:
+        """With the initial weights of the seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.context.configuration.seed)
+            return ElasticSupernet(self.space).to(self.context.device.torch)
+
+    def model(self, network: Network, architecture: MbConvArchitecture) -> Model:
+        """A network of the space with the data's preprocessing."""
+        return Model(network, self.space.name, architecture, self.space.scale, self.context.data.preprocessing)
+
+    def train_network(self, network: nn.Module, recipe: Recipe, name: str, bar: Any) -> None:
+        """Plain training, with distillation where the recipe asks for it; checkpoints are kept under ``name``."""
+        context = self.context
+        train(
+            network,
+            self.batches(recipe),
+            recipe,
+            seed=context.configuration.seed,
+            device=context.device.name,
+            teacher=self.teacher if recipe.distill_weight else None,
+            checkpoints=context.run.checkpoints(name),
+            stop=context.stop,
+            on_step=lambda _: bar.advance(),
+        )
+
+    def train_heaviest(self) -> Json:
+        """Train the heaviest path alone; keep it as a model of its own and as the start of the supernet."""
+        context, recipe = self.context, self.recipe(self.context.recipe.epochs, 1.0)
+        supernet, heaviest = self.new_supernet(), self.space.heaviest()
+        network = OnePath(supernet, self.space.to_choice(heaviest))
+        with context.progress.task("heaviest network", recipe.epochs * len(self.batches(recipe))) as bar:
+            self.train_network(network, recipe, "heaviest", bar)
+        model = self.model(supernet.cut_out(heaviest), heaviest)
+        accuracy = accuracy_of(model.network, context.data, "validation", context.device.name)
+        model.measured = {"accuracy": accuracy.percent, "accuracy_on": f"{context.data.name} validation"}
+        model.save(context.run.artifact("heaviest.safetensors"))
+        supernet.spread_heaviest()
+        save_supernet(supernet, context.data.fingerprint, context.run.artifact("start.safetensors"))
+        context.progress.say(f"The heaviest network: {accuracy.percent:.2f} % on validation.")
+        return {"validation_accuracy": accuracy.percent}
+
+    @property
+    def artifacts(self) -> Path:
+        """Where the trained supernet and its teacher are."""
+        return (self.source or self.context.run.folder) / "artifacts"
+
+    @cached_property
+    def teacher(self) -> nn.Module:
+        """The heaviest network."""
+        teacher = load_model(self.artifacts / "heaviest.safetensors").network
+        teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return teacher.to(self.context.device.torch).eval()
+
+    @cached_property
+    def trained(self) -> ElasticSupernet:
+        """The trained supernet, for measuring and cutting out."""
+        path = self.artifacts / "supernet.safetensors"
+        supernet = load_supernet(path, self.space, self.context.data.fingerprint)
+        return supernet.to(self.context.device.torch).eval()
+
+    def train_supernet(self, recipe: Recipe) -> Json:
+        """Fine-tune all sub-networks together, from the heaviest one's weights and towards its answers."""
+        context, run = self.context, self.context.run
+        start, fingerprint = run.artifact("start.safetensors"), context.data.fingerprint
+        supernet = load_supernet(start, self.space, fingerprint).to(context.device.torch).train()
+        batches, optimizer = self.batches(recipe), make_optimizer(supernet.parameters(), recipe)
+        schedule = recipe.learning_rate()
+
+        def step(position: Position) -> Mapping[str, float | Tensor]:
+            images, labels = batches.get(position.epoch, position.step)
+            for group in optimizer.param_groups:
+                group["lr"] = schedule(position)
+            logits = supernet(images, self._paths(position.index, len(images)))
+            loss = self._loss(logits, images, labels, recipe)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if recipe.clip:
+                nn.utils.clip_grad_norm_(supernet.parameters(), recipe.clip)
+            optimizer.step()
+            return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
+
+        with context.progress.task("supernet", recipe.epochs * len(batches)) as bar:
+            history = drive(
+                step,
+                {"supernet": supernet, "optimizer": optimizer},
+                epochs=recipe.epochs,
+                steps_per_epoch=len(batches),
+                seed=context.configuration.seed,
+                checkpoints=run.checkpoints("supernet"),
+                stop=context.stop,
+                on_step=lambda _: bar.advance(),
+            )
+        save_supernet(supernet, fingerprint, run.artifact("supernet.safetensors"))
+        return {"training_accuracy": history[-1]["accuracy"], "loss": history[-1]["loss"]}
+
+    def _paths(self, index: int, count: int) -> StagedChoice:
+        """Sub-networks of the images of step ``index``."""
+        rng, scale = self.context.rng("paths", index), self.space.scale
+        return deal(1, rng, scale)[0] if self.paths == "single" else deal(count, rng, scale)
+
+    def _loss(self, logits: Tensor, images: Tensor, labels: Tensor, recipe: Recipe) -> Tensor:
+        taught = None
+        if recipe.distill_weight:
+            with torch.no_grad():
+                taught = self.teacher(images.contiguous(memory_format=torch.channels_last))
+        return classification_loss(
+            logits,
+            labels,
+            label_smoothing=recipe.label_smoothing,
+            teacher_logits=taught,
+            distill_weight=recipe.distill_weight,
+            distill_temperature=recipe.distill_temperature,
+        )
+
+    # --- measuring ---
+
+    @torch.no_grad()
+    def measure_pool(self, rows: int) -> int:
+        """Fill the pool up to ``rows`` rows, in whole batches over the validation images; returns its size.
+
+        Outcomes are kept; which images and sub-networks they belong to is a function of the seed and the number.
+        """
+        context = self.context
+        size, seed = min(MEASURED_BATCH, len(context.data.validation)), context.configuration.seed
+        batches = Batches(context.data, "validation", size, seed=seed, device=context.device.name)
+        log = context.run.items("measure")
+        count = -(-rows // size)
+        with context.progress.task("measuring sub-networks", count) as bar:
+            for number in range(count):
+                if str(number) not in log.done:
+                    context.stop.check()
+                    images, labels = batches.get(*divmod(number, len(batches)))
+                    logits = self.trained(images, self._pool_choices(number, len(images)))
+                    log.record(str(number), (logits.argmax(1) == labels).int().tolist())
+                bar.advance()
+        return sum(len(correct) for correct in log.done.values())
+
+    def _pool_choices(self, number: int, count: int) -> StagedChoice:
+        return deal(count, self.context.rng("pool", number), self.space.scale)
+
+    def estimate(self, centred: bool) -> StagedEstimate:
+        """The predictor's terms in percent, from the pool."""
+        done = self.context.run.items("measure").done
+        pools = [self._pool_choices(number, len(done[str(number)])) for number in range(len(done))]
+        correct = 100.0 * np.concatenate([done[str(number)] for number in range(len(done))])
+        return pool_estimates(_joined(pools), correct, centred, len(self.space.configurations))
+
+    @torch.no_grad()
+    def measure_ranks(self, networks: int) -> Json:
+        """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
+        context, log = self.context, self.context.run.items("rank")
+        batches = Batches(
+            context.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=context.device.name
+        )
+        drawn = [self.space.to_choice(self.space.sample(context.rng("rank", number))) for number in range(networks)]
+        with context.progress.task("random sub-networks", networks) as bar:
+            for number, choice in enumerate(drawn):
+                if str(number) not in log.done:
+                    context.stop.check()
+                    right = [self.trained(images, choice).argmax(1) == labels for images, labels in batches]
+                    correct = torch.cat(right).double()
+                    log.record(str(number), [100 * float(correct[half::2].mean()) for half in (0, 1)])
+                bar.advance()
+        halves = np.array([log.done[str(number)] for number in range(networks)])
+        choices = StagedChoice(np.stack([c.depths for c in drawn]), np.stack([c.configurations for c in drawn]))
+        return rank_correlations(self.estimate(True), self.estimate(False), choices, halves)
+
+
+def _joined(pools: list[StagedChoice]) -> StagedChoice:
+    depths, configurations = [pool.depths for pool in pools], [pool.configurations for pool in pools]
+    return StagedChoice(np.concatenate(depths), np.concatenate(configurations))
+
+
+def rank_correlations(
+    centred: StagedEstimate, published: StagedEstimate, choices: StagedChoice, halves: NDArray[np.float64]
+) -> Json:
+    """Kendall's tau and Spearman's rho with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
+
+    ``q_beta = 0`` leaves out the published predictor's depth terms and ``Q = 0`` its block terms (Table 2); ``halves``
+    is the agreement of the two halves: how well measurements of half this size can be repeated at all.
+    """
+    accuracy = halves.mean(1)
+    compared = {
+        "centred": (centred.predict(choices), accuracy),
+        "eq3": (published.predict(choices), accuracy),
+        "q_beta = 0": (replace(published, depth_values=0 * published.depth_values).predict(choices), accuracy),
+        "Q = 0": (replace(published, block_values=0 * published.block_values).predict(choices), accuracy),
+        "halves": (halves[:, 0], halves[:, 1]),
+    }
+    found: dict[str, Json] = {"networks": len(halves)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of constant accuracies, whose correlation is null
+        for name, pair in compared.items():
+            numbers = {"kendall": kendalltau(*pair).statistic, "spearman": spearmanr(*pair).statistic}
+            found[name] = {key: float(value) if np.isfinite(value) else None for key, value in numbers.items()}
+    return found
