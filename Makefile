@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 .PHONY: search test test-slow lint types wheel clean
 
 search: $(VENV)/.search
-	$(BIN)/archwright search evolution --space nasbench201 --data digits --evaluations 12 --population 6 --sample 3 --epochs 4 --seed 0
+	$(BIN)/archwright search binas --data digits --epochs 12 --supernet-epochs 16 --final-epochs 6
 
 test: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2

@@ -46,6 +46,7 @@ class Noise:
         self.batch = images, torch.arange(BATCH) % SCALE.classes
 
     def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Images and labels."""
         return self.batch
 
     def __len__(self) -> int:
@@ -62,6 +63,7 @@ class PlainCell(nn.Module):
         )
 
     def forward(self, x: Tensor, weights: dict[str, Tensor], active: None) -> Tensor:
+        """(B, C, H, W) to the same shape."""
         nodes: list[Tensor | None] = [x, None, None, None]
         for row, (source, target) in enumerate(EDGES):
             pairs = zip(weights["cell"][row], self.edges[row], strict=True)

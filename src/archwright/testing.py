@@ -328,6 +328,8 @@ def _check_answer(name: str, answer: dict[str, Any]) -> None:
         assert key in answer, f"{name}: the answer has {key!r}"
     best = answer["best"]
     space: AnySpace = spaces.get(answer["space"])
+    if space.widths_in_architecture:
+        space = space.at_scale(space.scale_from(best["scale"]))
     assert str(space.parse(best["architecture"])) == best["architecture"], f"{name}: best.architecture parses back"
     assert 0 <= best["accuracy"] <= 100, f"{name}: best.accuracy is in percent, got {best['accuracy']}"
     assert best["accuracy_on"], f"{name}: the answer says what the accuracy was measured on"

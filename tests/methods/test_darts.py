@@ -13,7 +13,13 @@ from two_layer import loss_of, make_copy, make_problem, position
 import archwright as aw
 from archwright.errors import DivergedError, InputError, Interrupted
 from archwright.methods import darts as module
-from archwright.methods.darts import first_order_step, joint_step, look_ahead_gradient, mixed_level_step, second_order_step
+from archwright.methods.darts import (
+    first_order_step,
+    joint_step,
+    look_ahead_gradient,
+    mixed_level_step,
+    second_order_step,
+)
 from archwright.methods.derivation import derive, perturbation_scores
 from archwright.methods.search_diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
 from archwright.runs.stop import Stop
@@ -21,7 +27,15 @@ from archwright.spaces.darts import DARTS, EDGES
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import NASBENCH201
 
-TINY = {"data": "digits", "channels": 4, "search_epochs": 1, "search_batch": 128, "epochs": 1, "final_epochs": 1, "threads": 1}
+TINY = {
+    "data": "digits",
+    "channels": 4,
+    "search_epochs": 1,
+    "search_batch": 128,
+    "epochs": 1,
+    "final_epochs": 1,
+    "threads": 1,
+}
 
 
 # --- steps against hand-written references ---
@@ -265,6 +279,8 @@ def test_what_a_supernet_search_cannot_have_is_refused(tmp_path):
 
 def test_too_few_images_for_two_halves_are_refused(tmp_path):
     images = np.zeros((12, 8, 8, 3), dtype=np.uint8)
-    np.savez(tmp_path / "few.npz", x_train=images[:4], y_train=np.arange(4) % 2, x_test=images, y_test=np.arange(12) % 2)
+    np.savez(
+        tmp_path / "few.npz", x_train=images[:4], y_train=np.arange(4) % 2, x_test=images, y_test=np.arange(12) % 2
+    )
     with pytest.raises(InputError):
         aw.search("darts", run=tmp_path / "run", **{**TINY, "data": f"npz:{tmp_path / 'few.npz'}"})

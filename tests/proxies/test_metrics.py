@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from test_records import small_batch, small_network
 from torch import nn
 
 from archwright.proxies.metrics import LOWEST
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import score
-from proxies.test_records import small_batch, small_network
 
 ALL = [entry.name for entry in PROXIES]
 

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 import torch
+from nb201_module import Network, with_weights
 
 from archwright.errors import InputError
-from archwright.proxies import lanes
+from archwright.proxies import lanes, stacked
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
 from archwright.proxies.stacked import ProxyScale, SharedWeights, score_stacked
-from proxies.nb201_module import Network, with_weights
 
 ALL = [entry.name for entry in PROXIES]
 
@@ -99,3 +101,17 @@ def test_bad_input() -> None:
         score_stacked(some_operations(2), x, y, proxies, scale=ProxyScale(classes=2))
     with pytest.raises(InputError, match="two images"):
         score_stacked(some_operations(2), x[:1], y[:1], find_proxies(["kappa"]))
+
+
+def test_programs_are_freed_without_the_garbage_collector() -> None:
+    # Activations in reference cycles would pile up: tensors are large and few, so collections are rare.
+    images, labels = torch.randn(8, 3, 4, 4), torch.arange(8)
+    gc.collect()
+    gc.disable()
+    try:
+        score_stacked(np.full((2, 6), 3), images, labels, find_proxies(["grad", "kappa", "grasp", "synflow", "naswot"]))
+        score_stacked(np.full((2, 6), 3), images, labels, find_proxies(["naswot"]))
+        left = [one for one in gc.get_objects() if type(one) is stacked._Program]
+    finally:
+        gc.enable()
+    assert left == []

@@ -8,7 +8,14 @@ from scipy.stats import kendalltau
 from staged_problems import every_choice, small_problem
 
 from archwright.errors import InputError
-from archwright.solvers.predictors import fit_bilinear, fit_quadratic, pool_estimates, transitivity_bound
+from archwright.solvers.predictors import (
+    StagedEstimate,
+    fit_bilinear,
+    fit_quadratic,
+    pool_estimates,
+    shrunk,
+    transitivity_bound,
+)
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.solvers.synthetic import synthetic_problem
 
@@ -205,3 +212,24 @@ def test_bad_pools_are_refused() -> None:
             fit_bilinear(choices, outcome)
     with pytest.raises(InputError):
         fit_quadratic(np.zeros((5, 3)), np.zeros(4))
+
+
+def test_shrinking_keeps_clear_terms_and_flattens_noise() -> None:
+    blocks = np.array([[[3.0, 1.0, -1.0, -3.0], [0.1, -0.1, 0.1, -0.1]]])
+    errors = np.full((1, 2, 4), 1.0)
+    depths, depth_errors = np.array([[0.0, 2.0]]), np.array([[np.inf, 0.0]])
+    found = shrunk(StagedEstimate(50.0, depths, blocks, 0.1, depth_errors, errors))
+    # Mean square 5 and noise 1 leave 4/5; mean square .01 is less than the noise alone would give.
+    assert found.block_values[0, 0] == pytest.approx(0.8 * blocks[0, 0])
+    assert found.block_values[0, 1] == pytest.approx([0.0] * 4)
+    assert found.depth_values == pytest.approx(depths)
+    assert found.fixed == 50.0
+
+
+def test_shrinking_brings_noisy_terms_nearer_to_the_truth() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.normal(0.0, 1.0, (5, 4, 12))
+    noisy = truth + rng.normal(0.0, 1.5, truth.shape)
+    zeros = np.zeros((5, 4))
+    found = shrunk(StagedEstimate(0.0, zeros, noisy, 0.0, zeros, np.full(truth.shape, 1.5)))
+    assert ((found.block_values - truth) ** 2).mean() < 0.6 * ((noisy - truth) ** 2).mean()

@@ -32,6 +32,9 @@ def show_answer(result: SearchResult, as_json: bool) -> None:
     if as_json:
         print_json(result.answer)
         return
+    if "models" in result.answer:
+        _show_models(result)
+        return
     answer, best = result.answer, result.best
     table = Table(
         title=f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}", min_width=60
@@ -58,6 +61,41 @@ def show_answer(result: SearchResult, as_json: bool) -> None:
     console.print(f"Run: {answer['run']}", markup=False)  # below the table, which would break a long path
     if "model" in best:
         console.print(f"Use it with: archwright predict {answer['run']} IMAGE...", markup=False)
+
+
+_UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates"}
+
+
+def _show_models(result: SearchResult) -> None:
+    """An answer with one model for every limit."""
+    answer = result.answer
+    title = f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}"
+    table = Table("limit", "predicted", "measured", "90 % within", "test accuracy", "parameters", "file", title=title)
+    for one in answer["models"]:
+        limits = ", ".join(f"{limit:.4g} {_UNITS[name]}" for name, limit in one["limits"].items())
+        timed = one["measured_latency_ms"]
+        measured = [f"{timed[key]:.3g} ms" for key in ("median_ms", "high_ms")] if timed else ["not here", ""]
+        low, high = one["accuracy_interval"]
+        best = " *" if one == answer["best"] else ""
+        accuracy = f"{one['accuracy']:.2f} %{best} ({low:.1f} to {high:.1f})"
+        file = one.get("onnx", one["model"]).rpartition("/")[2]
+        table.add_row(limits, f"{one['predicted_latency_ms']:.3g} ms", *measured, accuracy, f"{one['params']:,}", file)
+    console = _console()
+    console.print(table)
+    console.print(
+        f"* best on validation. Accuracy with its 95 % interval: {answer['best']['accuracy_on']}. Files: artifacts/.",
+        markup=False,
+    )
+    least, most = answer["reachable_ms"]
+    console.print(
+        f"Latency: {answer['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms; the exact front has "
+        f"{answer['front_points']} networks (artifacts/front.json).",
+        markup=False,
+    )
+    for sentence in answer["insights"]:
+        console.print(f"- {sentence}", markup=False)
+    console.print(f"Run: {answer['run']} ({answer['seconds']:.0f} s)", markup=False)
+    console.print(f"Use the best with: archwright predict {answer['run']} IMAGE...", markup=False)
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:

@@ -96,7 +96,7 @@ class Binas(Method):
         """Training and measuring."""
         o = self.options
         source = Path(o.supernet) if o.supernet is not None else None
-        return SupernetWork(self.context, self.space, source, o.paths, o.distill)
+        return SupernetWork(self.context, self.space, source, o.paths)
 
     @property
     def timing(self) -> Timing:
@@ -398,6 +398,7 @@ class Binas(Method):
             source = (context.run.folder / best["model"]).with_suffix(suffix)
             if source.exists():
                 write_atomic(context.run.artifact(f"best{suffix}"), source.read_bytes())
+        context.run.artifact("start.safetensors").unlink(missing_ok=True)
         solved, measure_result = self.result("solve"), self.result("measure")
         return {
             "best": best,

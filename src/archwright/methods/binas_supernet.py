@@ -63,7 +63,6 @@ class SupernetWork:
     space: MbConv
     source: Path | None
     paths: Literal["multi", "single"]
-    distill: float
 
     # --- training ---
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from archwright.errors import InputError
 from archwright.methods.base import Options
 from archwright.methods.bilevel import Alphas, Problem, WeightCopy, losses, sums
-from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy, softmax
+from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy
 from archwright.methods.derivation import operation_decisions
 from archwright.methods.search_diagnostics import equilibrium
 from archwright.supernets.cell import CellSupernet
@@ -43,7 +43,7 @@ class RartsOptions(DifferentiableOptions):
     y_schedule: ScheduleName | None = Field(None, description="how it falls; that of w")
     latency_weight: float = Field(0.0, ge=0, description="weight of the expected latency in milliseconds; 0 = off")
     latency_table: str | None = Field(
-        None, description="JSON file {operation: milliseconds}; measured on this device if not given"
+        None, description="JSON file {operation: milliseconds}; measured here on a search batch if not given"
     )
 
 
@@ -161,7 +161,7 @@ class Rarts(DifferentiableSearch):
         """Of both copies, with the latency term."""
         alphas = problem.alpha.get(detached=False)
         gradients = self.penalty.gradients(alphas) if self.penalty else []
-        cost = float(self.penalty.value(alphas)) if self.penalty else 0.0
+        cost = self.penalty.value(alphas).item() if self.penalty else 0.0
         found = equilibrium(problem, copies[0], copies[1], self.options.lam, self.options.beta, gradients, cost)
         if self.penalty:
             found["expected_latency_ms"] = cost / self.penalty.weight
@@ -174,9 +174,10 @@ class Rarts(DifferentiableSearch):
         if o.latency_table is not None:
             table = read_latencies(Path(o.latency_table))
         else:
+            from archwright.costs.measure import Timing
             from archwright.costs.operations import operation_latencies
 
-            table = operation_latencies(context.space, context.scale)
+            table = operation_latencies(context.space, context.scale, Timing(batch=o.search_batch))
         known = {"none": 0.0, **table}
         missing = [name for name in context.space.operations if name not in known]
         if missing:
@@ -202,6 +203,3 @@ def read_latencies(path: Path) -> dict[str, float]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
             raise InputError(expected, f"{value!r} for {name!r} in {path}")
     return {name: float(value) for name, value in table.items()}
-
-
-__all__ = ["LatencyPenalty", "Rarts", "RartsOptions", "fused_rarts_step", "rarts_step", "softmax"]

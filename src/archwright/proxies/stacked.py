@@ -114,9 +114,9 @@ class _Program:
         return self._head(x)
 
     def backward(self, gradients: Tensor) -> None:
-        """Cotangents (T, A, classes, B) of the logits, back through the tape."""
-        for step in reversed(self.tape):
-            gradients = step(gradients)
+        """Cotangents (T, A, classes, B) of the logits, back through the tape; activations are freed on the way."""
+        while self.tape:
+            gradients = self.tape.pop()(gradients)
 
     def _weight(self, name: str, *shape: int) -> Tensor:
         """One weight for every network: (A, C', C, k, k), a view of the shared draw."""
@@ -349,6 +349,7 @@ def _run_passes(
         logits = program.forward(batch)
         if program.cotangents:
             program.backward(torch.stack([_cotangent(kind, logits, labels) for kind in program.cotangents]))
+        program.tape.clear()  # it refers to the program, and the program to it
     if "hessian" in needs:
         with forward_ad.dual_level():
             # The tangent of the weight gradient along theta is H theta.

@@ -18,7 +18,7 @@ from archwright.spaces.operations import Convolution, Operation, make_pool
 
 
 def rows_of(stacked: Tensor, run: slice, channels: int) -> Tensor:
-    """The part of a stacked tensor that belongs to the edges of ``run``; the tensor itself for all (no backward copy)."""
+    """The part of a stacked tensor that belongs to the edges of ``run``; all of it uncut, to save a copy backwards."""
     if run.start == 0 and run.stop * channels == len(stacked):
         return stacked
     return stacked[run.start * channels : run.stop * channels]
@@ -200,10 +200,7 @@ def _weighted_sum(terms: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
 
 
 def mixtures(values: Sequence[Tensor], scales: Sequence[Tensor]) -> Sequence[Tensor]:
-    """For each edge e the sum over p of ``scales[p][e] * values[p]``; p of (B, C, H, W) and of (n,), to n (B, C, H, W).
-
-    Once differentiable: second derivatives by the weights of the operations are not defined here.
-    """
+    """For each edge e the sum over p of ``scales[p][e] * values[p]``: p of (B, C, H, W) and (n,), to n (B, C, H, W)."""
     mixed: tuple[Tensor, ...] = _Mixtures.apply(len(values), *values, *scales)  # type: ignore[no-untyped-call]
     return mixed
 

@@ -1,0 +1,52 @@
+"""Contributions against terms made of known parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from archwright.analysis.contributions import Contributions
+from archwright.solvers.predictors import StagedEstimate
+from archwright.spaces.mbconv import scale_for
+
+SCALE = scale_for(32)
+
+
+def estimate(error: float) -> StagedEstimate:
+    """Squeeze-excite is worth the number of its stage, 5x5 a half in second blocks, expansion e is worth e."""
+    blocks = np.zeros((5, 4, 12))
+    for number, (expansion, kernel, on) in enumerate(SCALE.configurations):
+        blocks[:, :, number] = expansion + on * np.arange(1, 6)[:, None]
+        blocks[:, 1, number] += 0.5 * (kernel == 5)
+    depth = np.tile([0.0, 1.0, 3.0, 3.5], (5, 1))
+    depth[3] *= 2
+    return StagedEstimate(50.0, depth, blocks, error, np.full((5, 4), error), np.full((5, 4, 12), error))
+
+
+def test_gains_are_the_parts_the_terms_were_made_of() -> None:
+    found = Contributions.of(estimate(0.1), SCALE).by_stage()
+    assert found["3 blocks instead of 2"][0] == pytest.approx([2, 2, 2, 4, 2])
+    assert found["4 blocks instead of 3"][0] == pytest.approx([0.5, 0.5, 0.5, 1, 0.5])
+    assert found["squeeze-excite"][0] == pytest.approx([1, 2, 3, 4, 5])
+    assert found["5x5 instead of 3x3"][0] == pytest.approx([0.125] * 5)
+    assert found["expansion 3 instead of 2"][0] == pytest.approx([1] * 5)
+    assert found["expansion 6 instead of 3"][0] == pytest.approx([3] * 5)
+    # A mean of 6 terms against one of 6 others, then a mean over 4 blocks.
+    assert found["squeeze-excite"][1] == pytest.approx([0.1 * np.sqrt(2 / 6) / 2] * 5)
+    assert found["3 blocks instead of 2"][1] == pytest.approx([0.1 * np.sqrt(2)] * 5)
+
+
+def test_sentences_name_the_stage_or_the_noise() -> None:
+    certain = Contributions.of(estimate(0.01), SCALE).sentences()
+    assert certain[0].startswith("3 blocks instead of 2 helps most in stage 4: +4.00")
+    assert certain[2].startswith("Squeeze-excite helps most in stage 5: +5.00")
+    assert all("noise" in sentence for sentence in Contributions.of(estimate(50.0), SCALE).sentences())
+
+
+def test_plot_and_json(tmp_path: Path) -> None:
+    found = Contributions.of(estimate(0.1), SCALE)
+    found.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 0
+    assert np.array(found.to_json()["blocks"]["squeeze-excite"]["gain"]).shape == (5, 4)

@@ -1,0 +1,33 @@
+"""``archwright latency``: a table that a search can use."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from archwright.cli.main import cli, main
+from archwright.costs.tables import LatencyTable
+from archwright.spaces.mbconv import MbConv, scale_for
+
+
+def test_the_command_writes_a_table_of_the_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "table.json"
+    shape = ["--image-size", "8", "--image-channels", "1", "--classes", "2"]
+    cli.main(["latency", *shape, "--repeats", "1", "--out", str(out), "--json"], standalone_mode=False)
+    (line,) = capsys.readouterr().out.splitlines()
+    found = json.loads(line)
+    LatencyTable.load(out).check(MbConv(scale_for(8, 2, 1)))
+    assert found["table"] == str(out)
+    assert found["batch"] == found["threads"] == 1
+    assert found["correction"]["networks"] == 20
+    assert found["heaviest_ms"] > found["lightest_ms"] > 0
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".jsonl"] == []
+
+
+def test_a_space_without_blocks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["latency", "--space", "nasbench201"])
+    assert left.value.code == 2
+    assert "mbconv" in capsys.readouterr().err

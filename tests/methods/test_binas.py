@@ -1,0 +1,247 @@
+"""BINAS: tiny searches from images to ONNX, limits kept and refused, and the predictor's ranks on a known accuracy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import archwright as aw
+from archwright.costs.measure import Latency
+from archwright.costs.tables import LatencyTable
+from archwright.errors import InfeasibleError, InputError
+from archwright.methods.binas import Binas
+from archwright.methods.binas_supernet import OnePath, rank_correlations
+from archwright.methods.engine import SearchResult
+from archwright.methods.supernet_file import load_supernet, save_supernet
+from archwright.models import load_classifier, load_model
+from archwright.runs.progress import Progress
+from archwright.solvers.predictors import pool_estimates
+from archwright.solvers.synthetic import synthetic_problem
+from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
+from archwright.supernets.elastic import ElasticSupernet, deal
+from latency_tables import counted_table
+
+TWO_GREY_CLASSES = "random:classes=2,size=8,channels=1,count=120"
+SPACE = MbConv(scale_for(8, 2, 1))
+SMALL: dict[str, Any] = {
+    "data": TWO_GREY_CLASSES,
+    "epochs": 1,
+    "final_epochs": 1,
+    "batch_size": 36,
+    "rows": 200,
+    "verify": False,
+}
+
+
+class Lines(Progress):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(counted_table(tmp_path_factory.mktemp("tables") / "here.json", classes=2))
+
+
+def reach(table: str) -> tuple[float, float]:
+    """The least and the greatest latency: the lightest and the heaviest network, as the table's time grows with both."""
+    lightest, heaviest = LatencyTable.load(Path(table)).predict(SPACE, [SPACE.lightest(), SPACE.heaviest()]).tolist()
+    return lightest, heaviest
+
+
+@pytest.fixture(scope="module")
+def finished(table: str, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+    least, most = reach(table)
+    limits = {"latency_ms": [0.8 * least + 0.2 * most, 0.5 * least + 0.5 * most]}
+    folder = tmp_path_factory.mktemp("runs") / "first"
+    return aw.search("binas", run=folder, latency_table=table, limits=limits, rank_networks=3, **SMALL)
+
+
+def again(finished: SearchResult, folder: Path, **changes: Any) -> SearchResult:
+    """A search that uses the trained supernet again."""
+    return aw.search("binas", run=folder, **{**SMALL, "supernet": str(finished.folder), **changes})
+
+
+def test_every_limit_gets_a_model_within_it(finished: SearchResult, table: str) -> None:
+    models, limits = finished.answer["models"], [one["limits"]["latency_ms"] for one in finished.answer["models"]]
+    assert len(models) == 2
+    for one, limit in zip(models, limits, strict=True):
+        architecture = SPACE.parse(one["architecture"])
+        counted = float(LatencyTable.load(Path(table)).predict(SPACE, [architecture])[0])
+        assert counted <= limit
+        assert one["predicted_latency_ms"] == pytest.approx(counted)
+        cost = SPACE.cost(architecture, SPACE.scale)
+        assert (one["params"], one["macs"]) == (cost.params, cost.macs)
+        loaded = load_model(finished.folder / one["model"])
+        assert str(loaded.architecture) == one["architecture"]
+        assert loaded.preprocessing.class_names == ("0", "1")
+    assert finished.best == max(models, key=lambda one: (one["validation_accuracy"], -one["latency_ms"]))
+    assert str(finished.model().architecture) == finished.best["architecture"]
+
+
+def test_the_front_rises_and_its_points_cost_what_they_say(finished: SearchResult, table: str) -> None:
+    points = json.loads((finished.folder / "artifacts" / "front.json").read_text())
+    assert len(points) == finished.answer["front_points"]
+    costs, values = (np.array([p[key] for p in points]) for key in ("latency_ms", "predicted_accuracy"))
+    assert (np.diff(costs) > 0).all()
+    assert (np.diff(values) > 0).all()
+    counted = LatencyTable.load(Path(table)).predict(SPACE, [SPACE.parse(p["architecture"]) for p in points])
+    assert counted == pytest.approx(costs)
+    assert finished.front[0] == points[0]
+    assert finished.front[-1] == points[-1]
+
+
+def test_the_onnx_files_agree_with_the_models(finished: SearchResult) -> None:
+    pytest.importorskip("onnxruntime")
+    images = torch.randn(3, 1, 8, 8)
+    for one in finished.answer["models"]:
+        network = load_model(finished.folder / one["model"])
+        exported = load_classifier(finished.folder / one["onnx"])
+        assert torch.allclose(exported.probabilities(images), network.probabilities(images), atol=1e-5)
+
+
+def test_insights_ranks_and_plot_are_there(finished: SearchResult) -> None:
+    assert len(finished.answer["insights"]) == 6  # two depths, squeeze-excite, kernel, two expansions
+    assert finished.answer["rank"]["networks"] == 3
+    assert (finished.folder / "artifacts" / "contributions.png").stat().st_size > 0
+
+
+def test_another_device_and_several_resources_use_the_supernet_again(finished: SearchResult, tmp_path: Path) -> None:
+    table = str(counted_table(tmp_path / "other.json", classes=2, device="a telephone"))
+    least, most = reach(table)
+    params = SPACE.cost(SPACE.lightest(), SPACE.scale).params * 1.2
+    limits = {"latency_ms": (least + most) / 2, "params": params}
+    seen = Lines()
+    result = again(
+        finished, tmp_path / "run", latency_table=table, limits=limits, verify=True, progress=seen, rank_networks=0
+    )
+    assert any("a telephone" in line and "nothing is timed" in line for line in seen.lines)
+    assert result.best["measured_latency_ms"] is None
+    assert result.best["params"] <= params
+    assert result.best["latency_ms"] <= limits["latency_ms"]
+    assert result.best["solver"] == "highs"
+
+
+def test_a_table_measured_here_and_a_limit_above_the_maximum(finished: SearchResult, tmp_path: Path) -> None:
+    seen = Lines()
+    result = again(
+        finished, tmp_path / "run", limits={"latency_ms": 1e4}, latency_repeats=1, verify=True, progress=seen
+    )
+    assert any("above the slowest" in line for line in seen.lines)
+    timed = result.best["measured_latency_ms"]
+    assert 0 < timed["low_ms"] <= timed["median_ms"] <= timed["high_ms"] <= 1e4
+    assert result.best["latency_ms"] == timed["median_ms"]
+    assert result.best["steps"] == 0
+
+
+def slower(factor: float, predicted: LatencyTable) -> Any:
+    """A device on which everything takes ``factor`` times what the table says."""
+
+    def time(self: Binas, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
+        ms = factor * float(predicted.predict(SPACE, [architecture])[0])
+        return Latency(ms, ms, ms)
+
+    return time
+
+
+def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
+    finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Binas, "_time", slower(1.2, LatencyTable.load(Path(table))))
+    least, most = reach(table)
+    limit = 0.5 * least + 0.5 * most
+    result = again(finished, tmp_path / "run", latency_table=table, limits={"latency_ms": limit}, verify=True)
+    best = result.best
+    assert best["steps"] >= 1
+    assert best["measured_latency_ms"]["high_ms"] <= limit
+    assert best["predicted_latency_ms"] <= limit / 1.2
+    with pytest.raises(InfeasibleError, match="was found"):
+        limits = {"latency_ms": 1.1 * least}
+        again(finished, tmp_path / "slow", latency_table=table, limits=limits, verify=True)
+
+
+def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_path: Path) -> None:
+    least, most = reach(table)
+    with pytest.raises(InfeasibleError) as caught:
+        limits = {"latency_ms": [0.9 * least, most]}
+        aw.search("binas", run=tmp_path / "run", latency_table=table, limits=limits, **SMALL)
+    assert f"{least:.6g}" in str(caught.value)
+    assert f"{most:.6g}" in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"limits": {"latency": 1.0}}, "Did you mean 'latency_ms'"),
+        ({"limits": {"latency_ms": float("nan")}}, "a number as limit"),
+        ({"space": "nasbench201"}, "the space mbconv"),
+        ({"benchmark": "nb201"}, "a search on images"),
+        ({"channels": 8}, "--width"),
+        ({"latency_table": "nowhere.json"}, "a latency table"),
+        ({"supernet": "nowhere"}, "a trained supernet"),
+        ({"data": "random:classes=2,size=4,count=60"}, "at least 8 px"),
+        ({"recipe": "darts"}, "drop-path"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_written(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        aw.search("binas", run=tmp_path / "run", **{**SMALL, **changes})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:
+    table = counted_table(tmp_path / "ten.json", classes=10)
+    with pytest.raises(InputError, match="different parts of the space"):
+        aw.search("binas", run=tmp_path / "run", latency_table=str(table), **SMALL)
+
+
+def test_a_supernet_of_another_space_or_of_other_images_is_refused(finished: SearchResult, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="3 classes"):
+        again(finished, tmp_path / "run", data="random:classes=3,size=8,channels=1,count=120")
+    with pytest.raises(InputError, match="other images or splits"):
+        again(finished, tmp_path / "run", seed=1)
+
+
+def test_several_limits_are_refused_by_methods_with_one_answer(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="one limit a resource"):
+        aw.search("random", run=tmp_path / "run", data="digits", limits={"params": [1e5, 1e6]})
+
+
+def test_a_saved_supernet_comes_back_and_one_path_is_the_cut_out_network(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    supernet, images = ElasticSupernet(SPACE).eval(), torch.randn(5, 1, 8, 8)
+    save_supernet(supernet, "images", tmp_path / "supernet.safetensors")
+    loaded = load_supernet(tmp_path / "supernet.safetensors", SPACE, "images").eval()
+    architecture = SPACE.sample(np.random.default_rng(0))
+    expected = supernet.cut_out(architecture)(images)
+    assert torch.allclose(OnePath(loaded, SPACE.to_choice(architecture))(images), expected, atol=1e-5)
+
+
+def test_the_centred_predictor_ranks_an_additive_accuracy_and_its_parts_rank_worse() -> None:
+    scale, problem = scale_for(32), synthetic_problem(seed=0)
+    pool = deal(60_000, np.random.default_rng(0), scale)
+    accuracy = problem.evaluate(pool)[0]
+    estimates = [pool_estimates(pool, accuracy, centred, 12) for centred in (True, False)]
+    tried = deal(300, np.random.default_rng(1), scale)
+    truth = problem.evaluate(tried)[0]
+    found = rank_correlations(estimates[0], estimates[1], tried, np.stack([truth, truth], 1))
+    assert found["halves"] == {"kendall": pytest.approx(1.0), "spearman": pytest.approx(1.0)}
+    assert found["centred"]["kendall"] > 0.95
+    assert found["centred"]["kendall"] > found["eq3"]["kendall"]
+    assert found["eq3"]["kendall"] > found["Q = 0"]["kendall"]
+    constant = rank_correlations(estimates[0], replace(estimates[1]), tried, np.full((300, 2), 50.0))
+    assert constant["centred"] == {"kendall": None, "spearman": None}
