@@ -18,7 +18,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "nasi": {"steps": 4, "nu_samples": 4, "proxy_channels": 4, "proxy_batch": 16},
     "hnas": {"pool": 20, "replicates": 1, "probes": 2, "proxy_size": 8, "proxy_batch": 16},
     "binas": {
-        **{"channels": None, "cells": None, "rows": 100, "rank_networks": 2, "verify": False, "batch_size": 60},
+        "channels": None,
+        "cells": None,
+        "rows": 100,
+        "rank_networks": 2,
+        "verify": False,
+        "batch_size": 60,
         "data": "random:classes=3,size=8,channels=1,count=200",
     },
     **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts"), GRADIENTS),

@@ -10,9 +10,13 @@ import pytest
 from archwright.cli.main import cli, main
 from archwright.costs.tables import LatencyTable
 from archwright.spaces.mbconv import MbConv, scale_for
+from latency_tables import steady_measure
 
 
-def test_the_command_writes_a_table_of_the_space(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_a_table_of_the_space(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archwright.costs.tables.measure", steady_measure)
     out = tmp_path / "table.json"
     shape = ["--image-size", "8", "--image-channels", "1", "--classes", "2"]
     cli.main(["latency", *shape, "--repeats", "1", "--out", str(out), "--json"], standalone_mode=False)

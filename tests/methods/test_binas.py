@@ -25,7 +25,7 @@ from archwright.solvers.predictors import pool_estimates
 from archwright.solvers.synthetic import synthetic_problem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
 from archwright.supernets.elastic import ElasticSupernet, deal
-from latency_tables import counted_table
+from latency_tables import counted_table, steady_measure
 
 TWO_GREY_CLASSES = "random:classes=2,size=8,channels=1,count=120"
 SPACE = MbConv(scale_for(8, 2, 1))
@@ -55,7 +55,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def reach(table: str) -> tuple[float, float]:
-    """The least and the greatest latency: the lightest and the heaviest network, as the table's time grows with both."""
+    """The least and the greatest latency: this table's time grows with what a network computes."""
     lightest, heaviest = LatencyTable.load(Path(table)).predict(SPACE, [SPACE.lightest(), SPACE.heaviest()]).tolist()
     return lightest, heaviest
 
@@ -133,7 +133,10 @@ def test_another_device_and_several_resources_use_the_supernet_again(finished: S
     assert result.best["solver"] == "highs"
 
 
-def test_a_table_measured_here_and_a_limit_above_the_maximum(finished: SearchResult, tmp_path: Path) -> None:
+def test_a_table_measured_here_and_a_limit_above_the_maximum(
+    finished: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archwright.costs.tables.measure", steady_measure)
     seen = Lines()
     result = again(
         finished, tmp_path / "run", limits={"latency_ms": 1e4}, latency_repeats=1, verify=True, progress=seen
@@ -161,20 +164,21 @@ def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
     monkeypatch.setattr(Binas, "_time", slower(1.2, LatencyTable.load(Path(table))))
     least, most = reach(table)
     limit = 0.5 * least + 0.5 * most
-    result = again(finished, tmp_path / "run", latency_table=table, limits={"latency_ms": limit}, verify=True)
+    asked = {"latency_table": table, "limits": {"latency_ms": limit}, "verify": True, "shrink": False}
+    result = again(finished, tmp_path / "run", **asked)
     best = result.best
     assert best["steps"] >= 1
     assert best["measured_latency_ms"]["high_ms"] <= limit
     assert best["predicted_latency_ms"] <= limit / 1.2
+    limits = {"latency_ms": 1.1 * least}
     with pytest.raises(InfeasibleError, match="was found"):
-        limits = {"latency_ms": 1.1 * least}
         again(finished, tmp_path / "slow", latency_table=table, limits=limits, verify=True)
 
 
 def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_path: Path) -> None:
     least, most = reach(table)
+    limits = {"latency_ms": [0.9 * least, most]}
     with pytest.raises(InfeasibleError) as caught:
-        limits = {"latency_ms": [0.9 * least, most]}
         aw.search("binas", run=tmp_path / "run", latency_table=table, limits=limits, **SMALL)
     assert f"{least:.6g}" in str(caught.value)
     assert f"{most:.6g}" in str(caught.value)

@@ -42,7 +42,7 @@ def test_a_metric_without_a_positive_scale_enters_by_rank() -> None:
 
 def test_a_proposal_is_a_function_of_past_and_number() -> None:
     rng = np.random.default_rng(0)
-    past = [(float(rng.uniform(-4, 2)), float(rng.uniform()), float(rng.uniform(80, 90))) for _ in range(7)]
+    past = [(float(rng.uniform(-4, 2)), float(rng.uniform(0.5, 1)), float(rng.uniform(80, 90))) for _ in range(7)]
     first = propose_parameters(past, 7, seed=3, probes=5)
     propose_parameters(past[:6], 6, seed=3, probes=5)
     assert propose_parameters(past, 7, seed=3, probes=5) == first

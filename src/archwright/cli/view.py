@@ -82,9 +82,9 @@ def _show_models(result: SearchResult) -> None:
         table.add_row(limits, f"{one['predicted_latency_ms']:.3g} ms", *measured, accuracy, f"{one['params']:,}", file)
     console = _console()
     console.print(table)
+    on = answer["best"]["accuracy_on"]
     console.print(
-        f"* best on validation. Accuracy with its 95 % interval: {answer['best']['accuracy_on']}. Files: artifacts/.",
-        markup=False,
+        f"* best on validation. Accuracy, with its 95 % interval, on {on}. Files are in artifacts/.", markup=False
     )
     least, most = answer["reachable_ms"]
     console.print(

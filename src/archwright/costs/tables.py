@@ -211,7 +211,12 @@ def measure_table(
     entries = {key: entry for key, entry in finished.items() if not key.startswith("network ")}
     table = LatencyTable(provenance=provenance, entries=entries)
     measured = np.array([finished[f"network {network}"].median_ms for network in architectures])
-    correction = fit_correction(table.predict(space, architectures[:networks]), measured[:networks])
+    try:
+        correction = fit_correction(table.predict(space, architectures[:networks]), measured[:networks])
+    except InputError:
+        if log:
+            log.unlink(missing_ok=True)  # the same measurements would fail again
+        raise
     table = table.model_copy(update={"correction": correction})
     if not validation_networks:
         return table

@@ -27,6 +27,9 @@ _STUDIES7 = "archwright.reproduce.thesis7_studies"
 
 reproductions = Registry(
     "reproduction",
+    Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
+    Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
+    Entry("rarts-4", "archwright.reproduce.rarts:rarts_4", "differentiable searches on NAS-Bench-201: accuracy, skips"),
     Entry("thesis-7.3", f"{_THESIS7}:table_7_3", "HNAS and baselines on NAS-Bench-201, test accuracy"),
     Entry(
         "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"
