@@ -15,6 +15,7 @@ from archwright.solvers.predictors import (
     pool_estimates,
     shrunk,
     transitivity_bound,
+    without_difficulty,
 )
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.solvers.synthetic import synthetic_problem
@@ -233,3 +234,21 @@ def test_shrinking_brings_noisy_terms_nearer_to_the_truth() -> None:
     zeros = np.zeros((5, 4))
     found = shrunk(StagedEstimate(0.0, zeros, noisy, 0.0, zeros, np.full(truth.shape, 1.5)))
     assert ((found.block_values - truth) ** 2).mean() < 0.6 * ((noisy - truth) ** 2).mean()
+
+
+def test_what_is_left_without_the_difficulty_of_images() -> None:
+    # Image 7 is seen twice and image 2 once: deviations of 7 are doubled, and 2 says nothing but the mean.
+    left = without_difficulty(np.array([1.0, 0.0, 1.0]), np.array([7, 7, 2]))
+    assert left == pytest.approx(np.array([1.0, -1.0, 0.0]) + 2 / 3)
+
+
+def test_terms_are_the_same_without_the_difficulty_of_images_and_much_surer() -> None:
+    problem, rng = synthetic_problem(seed=0), np.random.default_rng(0)
+    choices, image = problem.sample(40_000, rng), rng.integers(0, 400, 40_000)
+    difficulty = rng.normal(0.0, 30.0, 400)
+    outcome = problem.evaluate(choices)[0] + difficulty[image]
+    exact = pool_estimates(choices, problem.evaluate(choices)[0])
+    raw, better = (pool_estimates(choices, values) for values in (outcome, without_difficulty(outcome, image)))
+    errors = [np.abs(found.block_values - exact.block_values).mean() for found in (raw, better)]
+    assert errors[1] < 0.1 * errors[0]
+    assert better.block_errors.mean() < 0.1 * raw.block_errors.mean()

@@ -60,7 +60,7 @@ class BinasOptions(Options):
     tune_lr: float = Field(0.1, gt=0, description="learning rate of the fine-tuning, as a part of it")
     paths: Literal["multi", "single"] = Field("multi", description="a sub-network for every image, or for the batch")
     distill: float = Field(0.5, ge=0, le=1, description="weight of the heaviest network's answer against the label's")
-    rows: int = Field(20_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
+    rows: int = Field(40_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
     estimator: Literal["centred", "eq3"] = Field("centred", description="block terms centred, or as published")
     shrink: bool = Field(True, description="shrink the terms by their noise before solving")
     rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")

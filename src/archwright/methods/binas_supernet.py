@@ -24,7 +24,7 @@ from archwright.methods.supernet_file import load_supernet, save_supernet
 from archwright.methods.work import measure as accuracy_of
 from archwright.models import Model, load_model
 from archwright.runs.files import Json
-from archwright.solvers.predictors import StagedEstimate, pool_estimates
+from archwright.solvers.predictors import StagedEstimate, pool_estimates, without_difficulty
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
@@ -207,11 +207,9 @@ class SupernetWork:
 
         Outcomes are kept; which images and sub-networks they belong to is a function of the seed and the number.
         """
-        context = self.context
-        size, seed = min(MEASURED_BATCH, len(context.data.validation)), context.configuration.seed
-        batches = Batches(context.data, "validation", size, seed=seed, device=context.device.name)
+        context, batches = self.context, self._pool_batches()
         log = context.run.items("measure")
-        count = -(-rows // size)
+        count = -(-rows // batches.batch_size)
         with context.progress.task("measuring sub-networks", count) as bar:
             for number in range(count):
                 if str(number) not in log.done:
@@ -222,15 +220,30 @@ class SupernetWork:
                 bar.advance()
         return sum(len(correct) for correct in log.done.values())
 
+    def _pool_batches(self) -> Batches:
+        """Passes over the validation images, each in its own order."""
+        context = self.context
+        size, seed = min(MEASURED_BATCH, len(context.data.validation)), context.configuration.seed
+        return Batches(context.data, "validation", size, seed=seed, device=context.device.name)
+
+    def _pool_images(self, number: int, count: int) -> NDArray[np.int64]:
+        """Which images the rows of batch ``number`` are of."""
+        batches = self._pool_batches()
+        epoch, step = divmod(number, len(batches))
+        return batches.order(epoch)[step * batches.batch_size :][:count]
+
     def _pool_choices(self, number: int, count: int) -> StagedChoice:
         return deal(count, self.context.rng("pool", number), self.space.scale)
 
     def estimate(self, centred: bool) -> StagedEstimate:
         """The predictor's terms in percent, from the pool."""
         done = self.context.run.items("measure").done
-        pools = [self._pool_choices(number, len(done[str(number)])) for number in range(len(done))]
-        correct = 100.0 * np.concatenate([done[str(number)] for number in range(len(done))])
-        return pool_estimates(_joined(pools), correct, centred, len(self.space.configurations))
+        counts = {number: len(done[str(number)]) for number in range(len(done))}
+        pools = [self._pool_choices(number, count) for number, count in counts.items()]
+        images = np.concatenate([self._pool_images(number, count) for number, count in counts.items()])
+        correct = 100.0 * np.concatenate([done[str(number)] for number in counts])
+        outcome = without_difficulty(correct, images)
+        return pool_estimates(_joined(pools), outcome, centred, len(self.space.configurations))
 
     @torch.no_grad()
     def measure_ranks(self, networks: int) -> Json:

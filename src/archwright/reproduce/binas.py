@@ -34,7 +34,7 @@ EPOCH = 1000
 """Images of one validation epoch of the synthetic problem."""
 EPOCHS = (16, 64, 256, 1024)
 SPREAD = 3.0
-"""Terms are this many times the synthetic problem's: random sub-networks then differ by a few points, as on a supernet."""
+"""The synthetic problem's terms are made this many times as large: sub-networks of a supernet differ by points."""
 JUDGED = 500
 
 
@@ -46,8 +46,7 @@ def outcomes(problem: StagedProblem, choices: StagedChoice, rng: np.random.Gener
 def spread_problem(seed: int) -> StagedProblem:
     """The synthetic problem with wider accuracies."""
     problem = synthetic_problem(seed)
-    wider = {"block_values": SPREAD * problem.block_values, "depth_values": SPREAD * problem.depth_values}
-    return replace(problem, **wider)
+    return replace(problem, block_values=SPREAD * problem.block_values, depth_values=SPREAD * problem.depth_values)
 
 
 def pooled(problem: StagedProblem, rows: int, rng: np.random.Generator, centred: bool) -> StagedEstimate:
@@ -117,7 +116,7 @@ def binas_fig3(settings: Settings) -> Outcome:
     notes = [
         f"synthetic accuracies, 240 + 15 decisions, 0/1 outcomes, {EPOCH} images an epoch, {JUDGED} networks judged",
         "the paper prints curves, no numbers; its 256 measurements took 10 epochs each (2,560)",
-        f"epochs saved: {EPOCHS[-1]} of separate measurements against the fewest tried with which one pool does as well",
+        f"epochs saved: {EPOCHS[-1]} of separate measurements against the fewest tried of one pool that do as well",
     ]
     return Outcome(f"synthetic problem, {seeds} seeds", rows, notes, lambda path: _plot_curves(taus, path))
 

@@ -87,6 +87,20 @@ def pool_estimates(
     return StagedEstimate(mean, depth_values, block_values, error, depth_errors, block_errors)
 
 
+def without_difficulty(outcome: ArrayLike, image: Ints) -> Floats:
+    """Outcomes (n,) less their image's mean, plus the mean of all: what is left varies with the sub-network.
+
+    Which images a term's rows have is chance, and easy and hard images differ more than sub-networks do. An image seen
+    k times keeps k - 1 degrees of freedom, hence the factor k / (k - 1); one seen once tells nothing.
+    """
+    values = np.asarray(outcome, float)
+    number = np.unique(image, return_inverse=True)[1]
+    count = np.bincount(number)
+    means = np.bincount(number, values) / count
+    left: Floats = values.mean() + (values - means[number]) * (count / np.maximum(count - 1, 1))[number]
+    return left
+
+
 def shrunk(estimate: StagedEstimate) -> StagedEstimate:
     """The estimate with each simplex' terms pulled towards their mean by the share of noise in their spread.
 
@@ -106,8 +120,8 @@ def _shrunk_rows(values: Floats, errors: Floats) -> Floats:
     centre = np.where(seen, values, 0.0).sum(-1, keepdims=True) / count
     spread = np.where(seen, (values - centre) ** 2, 0.0).sum(-1, keepdims=True) / count
     noise = np.where(seen, errors, 0.0) ** 2
-    share = noise.sum(-1, keepdims=True) / count / np.maximum(spread, np.finfo(float).tiny)
-    return np.where(seen, centre + np.maximum(0.0, 1.0 - share) * (values - centre), values)
+    signal = np.maximum(0.0, spread - noise.sum(-1, keepdims=True) / count)
+    return np.where(seen, centre + signal / np.maximum(spread, np.finfo(float).tiny) * (values - centre), values)
 
 
 def _contrasts(
