@@ -40,6 +40,14 @@ def test_a_metric_without_a_positive_scale_enters_by_rank() -> None:
     assert make_objective(scores, "naswot", "square").metric == pytest.approx([1 / 3, 1.0, 2 / 3])
 
 
+def test_a_positive_metric_keeps_its_scale_whatever_disconnected_networks_score() -> None:
+    values = np.array([[0.0, 1e7], [2.0, 5.0], [6.0, 5.0]])
+    scores = Scores(("grad", "kappa"), np.array([1, -1]), values, np.zeros_like(values))
+    objective = make_objective(scores, "grad", "square")
+    assert objective.metric == pytest.approx([1e-12, 1.0, 3.0])
+    assert objective.values(0.0, 1.0).argmax() == 0
+
+
 def test_a_proposal_is_a_function_of_past_and_number() -> None:
     rng = np.random.default_rng(0)
     past = [(float(rng.uniform(-4, 2)), float(rng.uniform(0.5, 1)), float(rng.uniform(80, 90))) for _ in range(7)]

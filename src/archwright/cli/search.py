@@ -37,13 +37,14 @@ class SearchGroup(click.Group):
 def _method_command(name: str) -> click.Command:
     from archwright.methods.configuration import Configuration
 
-    own: type[BaseModel] = methods.get(name).Options
+    method = methods.get(name)
+    own: type[BaseModel] = method.Options
     params: list[click.Parameter] = []
     for field, info in own.model_fields.items():
         params.append(_option(field, info))
     for field, info in Configuration.model_fields.items():
         if field not in ("method", "limits", "options"):
-            params.append(_option(field, info))
+            params.append(_option(field, info, method.default_space if field == "space" else None))
     for limit, text in _LIMITS.items():
         params.append(
             click.Option(
@@ -82,13 +83,14 @@ def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     show_answer(result, as_json)
 
 
-def _option(name: str, info: FieldInfo) -> click.Option:
+def _option(name: str, info: FieldInfo, default: Any = None) -> click.Option:
     """A click option from a pydantic field; None means "not given", so that defaults stay in one place."""
     kind = _plain_type(info.annotation)
     flag = name.replace("_", "-")
     text = (info.description or "").rstrip(".") + "."
-    if info.default is not None and not info.is_required():
-        text += f" [default: {info.get_default(call_default_factory=True)}]"
+    if default is None and not info.is_required():
+        default = info.get_default(call_default_factory=True)
+    text += f" [default: {default}]" if default is not None else ""
     if kind is bool:
         return click.Option([f"--{flag}/--no-{flag}", name], default=None, help=text)
     if get_origin(kind) is Literal:

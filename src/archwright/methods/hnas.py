@@ -67,10 +67,16 @@ class Objective:
 
 
 def make_objective(scores: Scores, metric: str, penalty: Penalty) -> Objective:
-    """The objective of a scored pool. M is divided by its median; a metric that is no positive scale enters by rank."""
+    """The objective of a scored pool.
+
+    M is divided by its median; zero (a disconnected network) becomes the smallest positive number that keeps M^2 and
+    1/M finite. A metric that has negative values is no scale and enters by its rank.
+    """
     values = scores[metric]
-    positive = bool((values > 0).all())
-    m = values / np.median(values) if positive else (values.argsort().argsort() + 1) / len(values)
+    if (values >= 0).all():
+        m = np.maximum(values / np.median(values), 1e-12)
+    else:
+        m = (values.argsort().argsort() + 1) / len(values)
     return Objective(m, scores["kappa"], penalty)
 
 

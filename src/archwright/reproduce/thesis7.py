@@ -115,9 +115,10 @@ def scenario_scores(scores: Scores, metric: str, scenario: str, accuracy: NDArra
     if scenario == "+ trade-off":
         objective = type(objective)(objective.metric, np.ones_like(objective.kappa), objective.penalty)
     _, member = classes()
-    grid = product(np.linspace(*LOG_MU, 13), np.linspace(0.05, 1.0, 20))
+    grid = product(np.linspace(*LOG_MU, 13), np.linspace(0.1, 1.0, 10))
     tried = [-objective.values(log_mu, quantile) for log_mu, quantile in grid]
-    quality = [spearman(values[member], accuracy) for values in tried]
+    ranks = rankdata(accuracy)
+    quality = [np.corrcoef(rankdata(values[member]), ranks)[0, 1] for values in tried]
     return tried[int(np.argmax(quality))]
 
 
