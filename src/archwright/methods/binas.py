@@ -48,6 +48,8 @@ SHARES_OF_RANGE = (0.25, 0.5)
 FRONT_SHOWN = 50
 """Points of the front in the answer; all of them are in ``artifacts/front.json``."""
 MOST_STEPS = 30
+WORTH_SAYING = 1.25
+"""A slowdown of the machine by more than this is said."""
 ROUNDS = 3
 """A chosen network is timed so often and its quickest round counts: other work on the machine only adds time."""
 
@@ -218,7 +220,16 @@ class Binas(Method):
             context.progress.say(
                 f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms: it binds nothing."
             )
-        return {"least_ms": least, "most_ms": most, "limits": limits, "loose_ms": loose, "device": where}
+        timed = self.options.verify and table.provenance.device == device_name()
+        reference = asdict(self._time(self.space.lightest(), table)) if timed else None
+        return {
+            "least_ms": least,
+            "most_ms": most,
+            "limits": limits,
+            "loose_ms": loose,
+            "device": where,
+            "reference": reference,
+        }
 
     def _table_progress(self, bar: Any) -> Any:
         def progress(done: int, total: int) -> None:
@@ -286,17 +297,17 @@ class Binas(Method):
         """The chosen network of every limit; where it is timed, one whose ninetieth percentile meets the limit."""
         context, table = self.context, LatencyTable.load(self.context.run.artifact("latency.json"))
         problem = self._solved_problem
-        here = table.provenance.device == device_name()
-        if self.options.verify and not here:
+        timed = self.result("table")["reference"] is not None
+        if self.options.verify and not timed:
             context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
         found = []
         limit_sets = self.result("table")["limits"]
         with context.progress.task("timing the chosen networks", len(limit_sets)) as bar:
             for limits in limit_sets:
-                if self.options.verify and here:
-                    solution, latency, steps = self._step_down(problem, limits, table)
+                if timed:
+                    solution, latency, slowdown, steps = self._step_down(problem, limits, table)
                 else:
-                    solution, latency, steps = solve_within(problem, limits), None, 0
+                    solution, latency, slowdown, steps = solve_within(problem, limits), None, None, 0
                 found.append(
                     {
                         "limits": limits,
@@ -304,6 +315,7 @@ class Binas(Method):
                         "predicted_accuracy": solution.value,
                         "predicted_latency_ms": solution.costs["latency_ms"],
                         "measured_latency_ms": None if latency is None else asdict(latency),
+                        "slowdown": slowdown,
                         "steps": steps,
                         "solver": solution.solver,
                     }
@@ -313,17 +325,20 @@ class Binas(Method):
 
     def _step_down(
         self, problem: StagedProblem, limits: dict[str, float], table: LatencyTable
-    ) -> tuple[Solution, Latency, int]:
-        """Time the best network; while it is too slow take the best one that is predicted quicker by as much."""
+    ) -> tuple[Solution, Latency, float, int]:
+        """Time the best network; while it is too slow take the best one that is predicted quicker by as much.
+
+        Returns the network, its latency, the slowdown it was corrected for, and the number of steps.
+        """
         limit, least = limits.get("latency_ms", np.inf), problem.cost_range("latency_ms")[0]
         tightened = dict(limits)
         for steps in range(MOST_STEPS):
             self.context.stop.check()
             solution = solve_within(problem, tightened)
-            latency = self._time(self.space.from_choice(solution.choice), table)
+            latency, slowdown = self._time_now(self.space.from_choice(solution.choice), table)
             predicted = solution.costs["latency_ms"]
             if latency.high_ms <= limit:
-                return solution, latency, steps
+                return solution, latency, slowdown, steps
             if predicted <= least:
                 break
             target = min(predicted * limit / latency.high_ms, float(np.nextafter(predicted, 0.0)))
@@ -334,6 +349,22 @@ class Binas(Method):
             f"The table reaches from {least:.3g} to {problem.cost_range('latency_ms')[1]:.3g} ms. Raise the limit, or "
             "resume on a quieter machine."
         )
+
+    def _time_now(self, architecture: MbConvArchitecture, table: LatencyTable) -> tuple[Latency, float]:
+        """Its latency, less the slowdown of the machine since the table was made, and that slowdown (1 for none).
+
+        Other work that has begun meanwhile slows every network: the lightest one is timed again beside this one, and
+        each quantile is divided by what became of the lightest one's, where that grew.
+        """
+        before, now = self.result("table")["reference"], asdict(self._time(self.space.lightest(), table))
+        slowdown = {name: max(1.0, now[name] / before[name]) for name in now}
+        if slowdown["median_ms"] > WORTH_SAYING:
+            self.context.progress.say(
+                f"The machine is {slowdown['median_ms']:.1f} times slower than when the table was made; "
+                "times are divided by that."
+            )
+        timed = asdict(self._time(architecture, table))
+        return Latency(**{name: timed[name] / slowdown[name] for name in timed}), slowdown["median_ms"]
 
     def _time(self, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
         """On this device, in the way the table was measured."""
