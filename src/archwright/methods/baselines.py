@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import ClassVar
@@ -42,9 +43,9 @@ class ProposalSearch(SearchMethod):
 
     options: RandomOptions | EvolutionOptions
 
+    @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The architecture to evaluate as ``number``; a function of the past and the number."""
-        raise NotImplementedError
 
     @property
     def batch(self) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import time
+from abc import abstractmethod
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -189,9 +190,9 @@ class DifferentiableSearch(SearchMethod):
 
     # What a subclass may change.
 
+    @abstractmethod
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
         """The step that :func:`archwright.training.drive` repeats."""
-        raise NotImplementedError
 
     def relax(self, alphas: Alphas, position: Position) -> tuple[Alphas, Active | None]:
         """Weights of the operations and, where not all of them run, which do."""

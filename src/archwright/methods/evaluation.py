@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -149,9 +150,9 @@ class SearchMethod(Method):
     search saw, or None), ``accuracy_on`` and ``evaluations``.
     """
 
+    @abstractmethod
     def search_stages(self) -> list[Stage]:
         """The method's own stages."""
-        raise NotImplementedError
 
     def stages(self) -> list[Stage]:
         """The method's own, then train (unless a table gives the answer's accuracy) and answer."""
