@@ -111,7 +111,7 @@ class NasBench101Table(Benchmark):
     def scale(self, dataset: str) -> Scale:
         """128 channels, three cells a stage."""
         _check_query(dataset, 108, "test")
-        return SPACES[self.space].scales["paper"]
+        return SPACES[self.spaces[0]].scales["paper"]
 
     def accuracies(self, space: NasBench1Shot1, dataset: str, epochs: int, split: Split) -> NDArray[np.float64]:
         """Accuracy of every architecture of ``space``, (size,), in the order of ``space.at``."""

@@ -70,22 +70,21 @@ def _show_models(result: SearchResult) -> None:
     """An answer with one model for every limit."""
     answer = result.answer
     title = f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}"
-    table = Table("limit", "predicted", "measured", "90 % within", "test accuracy", "parameters", "file", title=title)
+    accuracies = Column("test accuracy", no_wrap=True)
+    table = Table("limit", "predicted", "measured", "90 % in", accuracies, "params", title=title)
     for one in answer["models"]:
         limits = ", ".join(f"{limit:.4g} {_UNITS[name]}" for name, limit in one["limits"].items())
         timed = one["measured_latency_ms"]
         measured = [f"{timed[key]:.3g} ms" for key in ("median_ms", "high_ms")] if timed else ["not here", ""]
         low, high = one["accuracy_interval"]
         best = " *" if one == answer["best"] else ""
-        accuracy = f"{one['accuracy']:.2f} %{best} ({low:.1f} to {high:.1f})"
-        file = one.get("onnx", one["model"]).rpartition("/")[2]
-        table.add_row(limits, f"{one['predicted_latency_ms']:.3g} ms", *measured, accuracy, f"{one['params']:,}", file)
+        accuracy = f"{one['accuracy']:.1f} % ({low:.1f} to {high:.1f}){best}"
+        table.add_row(limits, f"{one['predicted_latency_ms']:.3g} ms", *measured, accuracy, f"{one['params']:,}")
     console = _console()
     console.print(table)
     on = answer["best"]["accuracy_on"]
-    console.print(
-        f"* best on validation. Accuracy, with its 95 % interval, on {on}. Files are in artifacts/.", markup=False
-    )
+    console.print(f"* best on validation. Accuracies have their 95 % interval; they are on {on}.", markup=False)
+    console.print(f"Files: {', '.join(one.get('onnx', one['model']) for one in answer['models'])}", markup=False)
     least, most = answer["reachable_ms"]
     console.print(
         f"Latency: {answer['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms; the exact front has "

@@ -364,16 +364,15 @@ class Binas(Method):
                 "times are divided by that."
             )
         timed = asdict(self._time(architecture, table))
-        return Latency(**{name: timed[name] / slowdown[name] for name in timed}), slowdown["median_ms"]
+        low, median, high = (timed[name] / slowdown[name] for name in ("low_ms", "median_ms", "high_ms"))
+        return Latency(median, min(low, median), max(median, high)), slowdown["median_ms"]
 
     def _time(self, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
         """On this device, in the way the table was measured."""
         kept = table.provenance.model_dump(exclude={"device", "versions"})
         scale = self.space.scale
-        shape, network = (
-            (scale.image_channels, scale.image_size, scale.image_size),
-            self.space.build(architecture, scale),
-        )
+        shape = (scale.image_channels, scale.image_size, scale.image_size)
+        network = self.space.build(architecture, scale)
         return min((measure(network, shape, Timing(**kept)) for _ in range(ROUNDS)), key=lambda one: one.high_ms)
 
     # --- models ---

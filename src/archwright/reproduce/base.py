@@ -27,6 +27,10 @@ _STUDIES7 = "archwright.reproduce.thesis7_studies"
 
 reproductions = Registry(
     "reproduction",
+    Entry("binas-2", "archwright.reproduce.binas:binas_2", "rank correlations of the BINAS predictor and its parts"),
+    Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
+    Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
+    Entry("binas-fig6", "archwright.reproduce.binas:binas_fig6", "what each design decision is worth"),
     Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
     Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
     Entry("rarts-4", "archwright.reproduce.rarts:rarts_4", "differentiable searches on NAS-Bench-201: accuracy, skips"),
