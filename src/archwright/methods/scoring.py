@@ -24,8 +24,10 @@ class ScoreOptions(Options):
     )
     replicates: int = Field(3, ge=1, description="draws of weights and images that a score averages")
     proxy_channels: int = Field(4, ge=2, description="channels of the small network that is scored")
-    proxy_cells: int = Field(1, ge=1, description="its cells (per stage, or in total)")
-    proxy_size: int = Field(16, ge=4, description="its image size")
+    proxy_cells: int = Field(3, ge=1, description="its cells (per stage, or in total)")
+    proxy_size: int = Field(
+        0, ge=0, description="its image size; 0: 4 px for nasbench201 (where it ranks best), else 8"
+    )
     proxy_batch: int = Field(64, ge=2, description="images of a draw")
     initialisation: Literal["lecun", "xavier", "he"] = Field("lecun", description="scale of the initial weights")
     labels: Literal["true", "random"] = Field("true", description="labels of the images")
@@ -33,15 +35,14 @@ class ScoreOptions(Options):
 
 def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:
     """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind)."""
-    noise = DataRequest(
-        f"random:classes=10,size={options.proxy_size},channels=3,count=2048", context.configuration.seed
-    )
+    size = options.proxy_size or (4 if context.space is NASBENCH201 else 8)
+    noise = DataRequest(f"random:classes=10,size={size},channels=3,count=2048", context.configuration.seed)
     return ScoreRequest(
         metrics=metrics,
         data=context.data_request if context.configuration.data is not None else noise,
         channels=options.proxy_channels,
         cells=options.proxy_cells,
-        image_size=options.proxy_size,
+        image_size=size,
         batch_size=options.proxy_batch,
         initialisation=options.initialisation,
         labels=options.labels,

@@ -56,8 +56,8 @@ class ScoreRequest:
     metrics: tuple[str, ...]
     data: DataRequest
     channels: int = 4
-    cells: int = 1
-    image_size: int = 16
+    cells: int = 3
+    image_size: int = 8
     batch_size: int = 64
     initialisation: Initialisation = "lecun"
     ntk: Literal["contracted", "exact"] = "contracted"
