@@ -48,6 +48,7 @@ def test_idx_parser(tmp_path: Path) -> None:
         gzip.compress(b"\0\0\x08\3\0\0"),
         gzip.compress(bytes(100))[:-9],
     ],
+    ids=["not gzip", "empty", "wrong type", "too short", "cut header", "cut gzip"],  # gzip's bytes hold the time
 )
 def test_idx_parser_refuses(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.gz"
