@@ -149,6 +149,11 @@ def table_7_5(settings: Settings) -> Outcome:
     for name, scenario in product(DATASETS, TABLE_7_5["C10"]):
         for metric, paper in zip(METRICS, TABLE_7_5[name][scenario], strict=True):
             rows.append(Row.of(f"{name} {scenario} {metric}", "Spearman", paper, found[name, scenario, metric]))
+    cells, _ = classes()
+    params = np.array([NASBENCH201.cost(cell, NASBENCH201.scales["paper"]).params for cell in cells], dtype=np.float64)
+    for name in DATASETS:
+        found_params = spearman(params[member], accuracy[name])
+        rows.append(Row(f"{name} parameters of the canonical cell", "Spearman", None, found_params))
     lowest = {metric: f"{min(v):.3f} to {max(v):.3f}" for metric in METRICS if (v := found["C10", "both", metric])}
     return Outcome(
         scale=f"{PROXY_SCALE}; {draws} draws of {REPLICATES} replicates",
