@@ -171,8 +171,9 @@ def cached_scores(
     progress: Progress | None = None,
 ) -> Scores:
     """As :func:`score_architectures`, kept in ``folder`` under a name made of everything that decides the result."""
-    digest = hashlib.sha256(json.dumps([space.name, request.to_json()]).encode())
-    digest.update(load_data(request.data).fingerprint.encode())
+    fields = {name: value for name, value in request.to_json().items() if name != "data"}  # wherever the images lie
+    fingerprint = load_data(request.data).fingerprint
+    digest = hashlib.sha256(json.dumps([space.name, fields, fingerprint]).encode())
     for architecture in architectures:
         digest.update(str(architecture).encode())
     log = ItemLog(folder / f"{digest.hexdigest()[:24]}.jsonl")
