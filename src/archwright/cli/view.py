@@ -73,7 +73,7 @@ def _show_models(result: SearchResult) -> None:
     accuracies = Column("test accuracy", no_wrap=True)
     table = Table("limit", "predicted", "measured", "90 % in", accuracies, "params", title=title)
     for one in answer["models"]:
-        limits = ", ".join(f"{limit:.4g} {_UNITS[name]}" for name, limit in one["limits"].items())
+        limits = ", ".join(f"{limit:.3g} {_UNITS[name]}" for name, limit in one["limits"].items())
         timed = one["measured_latency_ms"]
         measured = [f"{timed[key]:.3g} ms" for key in ("median_ms", "high_ms")] if timed else ["not here", ""]
         low, high = one["accuracy_interval"]
