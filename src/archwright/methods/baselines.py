@@ -52,12 +52,10 @@ class ProposalSearch(SearchMethod):
         """How many proposals are made from the same past."""
         return 1
 
-    def estimate_seconds(self) -> float:
-        """Evaluations in a row, and the final training."""
-        each = Evaluator(self.context, "search").seconds_each()
-        parallel = min(self.batch, self.context.executor.workers)
-        final = 3 * each if self.context.configuration.data is not None else 0
-        return each * self.options.evaluations / parallel + final
+    @property
+    def rounds(self) -> float:
+        """Evaluations over what runs side by side."""
+        return self.options.evaluations / min(self.batch, self.context.executor.workers)
 
     def search_stages(self) -> list[Stage]:
         """One stage."""

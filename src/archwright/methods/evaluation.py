@@ -166,6 +166,18 @@ class SearchMethod(Method):
         """Whether the chosen network is trained on the data."""
         return self.context.trains_answer
 
+    @property
+    def rounds(self) -> float:
+        """How many evaluations the search makes one after another, for the estimate of time; none by default."""
+        return 0
+
+    def estimate_seconds(self) -> float:
+        """The evaluations and the final training, from a few timed steps; what a method does besides is not counted."""
+        c = self.context
+        each = Evaluator(c, "search").seconds_each()
+        final = (c.configuration.final_epochs or 3 * c.recipe.epochs) / c.recipe.epochs if self.trains_answer else 0
+        return each * (self.rounds + final)
+
     def chosen(self, stage: str) -> Architecture:
         """The architecture that ``stage`` ended with."""
         architecture: Architecture = self.context.space.parse(self.result(stage)["architecture"])

@@ -150,6 +150,11 @@ class Hnas(SearchMethod):
 
         find_proxies([self.options.metric])
 
+    @property
+    def rounds(self) -> float:
+        """One evaluation after the other; the scores take a minute or two besides."""
+        return self.options.evaluations
+
     def search_stages(self) -> list[Stage]:
         """Score, then search."""
         return [Stage("score", "score the pool", self._score), Stage("search", "evaluate", self._search)]
