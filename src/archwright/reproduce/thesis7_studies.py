@@ -222,7 +222,7 @@ def scale_101() -> str:
 
 def scale_201(draws: int) -> str:
     """The sample of NAS-Bench-201 in words."""
-    return f"{SAMPLE_201} random architectures of NAS-Bench-201; {PROXY_SCALE} (grasp 8 px, batch 32); {draws} draws"
+    return f"{SAMPLE_201} random architectures of NAS-Bench-201; {PROXY_SCALE}; {draws} draws"
 
 
 # --- eq. 7.7 with parameters that are kept ---------------------------------------------------------------------------
