@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from test_records import small_batch, small_network
 from torch import nn
 
-from archwright.proxies.metrics import LOWEST
+from archwright.proxies.metrics import LOWEST, linear_regions
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import score
 
@@ -148,3 +148,10 @@ def test_every_registered_metric_says_what_it_is(name: str) -> None:
     assert proxy.direction in (-1, 1)
     assert np.isfinite(proxy.worst)
     assert (proxy.term is None) != (proxy.pattern is None)
+
+
+def test_linear_regions_by_hand() -> None:
+    # Four images on three units: the first two agree everywhere, the others are alone. And a network with one region.
+    kernel = torch.tensor([[3, 3, 1, 0], [3, 3, 1, 0], [1, 1, 3, 2], [0, 0, 2, 3]])
+    found = linear_regions(torch.stack([kernel, torch.full((4, 4), 3)]).double())
+    assert found.tolist() == pytest.approx([3.0, 1.0])

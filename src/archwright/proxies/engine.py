@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from archwright.data import ImageData
@@ -178,8 +177,3 @@ def cached_scores(
         digest.update(str(architecture).encode())
     log = ItemLog(folder / f"{digest.hexdigest()[:24]}.jsonl")
     return score_architectures(space, architectures, request, executor=executor, log=log, progress=progress)
-
-
-def log_scores(scores: Scores, metric: str) -> NDArray[np.float64]:
-    """Natural logarithm of a positive metric, (A,), with zero at the smallest positive number."""
-    return np.log(np.maximum(scores[metric], 1e-300))

@@ -1,1 +1,0 @@
-"""What a person reads: tables, plots and pages."""
