@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from archwright.costs.measure import Timing, device_name, measure, time_calls, torch_threads, versions
+from archwright.costs.measure import Latency, Timing, device_name, measure, time_calls, torch_threads, versions
 from archwright.errors import InputError
 
 
@@ -18,7 +18,7 @@ def test_quantiles_of_known_times(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0, 1_000_000, 0, 2_000_000, 0, 3_000_000, 0, 4_000_000, 0, 100_000_000])
     monkeypatch.setattr(time, "perf_counter_ns", lambda: next(clock))
     calls: list[int] = []
-    latency = time_calls(lambda: calls.append(1), warm_up=2, repeats=5)
+    latency = Latency.of(time_calls(lambda: calls.append(1), warm_up=2, repeats=5))
     assert len(calls) == 7
     assert latency.median_ms == 3.0
     assert latency.low_ms == pytest.approx(1.4)
@@ -41,7 +41,9 @@ class Spy(nn.Module):
         self.seen: list[tuple[Any, ...]] = []
 
     def __deepcopy__(self, memo: object) -> Spy:
-        return self
+        copied = Spy()
+        copied.seen = self.seen
+        return copied.train(self.training)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         self.seen.append((self.training, torch.is_grad_enabled(), tuple(x.shape), torch.get_num_threads()))

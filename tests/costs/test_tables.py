@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from torch import nn
 
 from archwright.costs import tables
-from archwright.costs.measure import Latency, Timing
-from archwright.costs.tables import Correction, LatencyTable, fit_correction, measure_table, parts
+from archwright.costs.measure import Timing
+from archwright.costs.tables import ROUNDS, Correction, LatencyTable, fit_correction, measure_table, parts
 from archwright.errors import InputError
 from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.mbconv_network import MbConvNetwork
@@ -35,12 +36,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replaces the stop-watch by parameters; collects what was measured."""
     made: list[str] = []
 
-    def fake(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> Latency:
-        made.append(type(module).__name__)
-        value = fake_latency(module)
-        return Latency(value, value, value)
+    class Fake:
+        def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
+            self.module = module
 
-    monkeypatch.setattr(tables, "measure", fake)
+        def times_ms(self, repeats: int) -> NDArray[np.float64]:
+            made.append(type(self.module).__name__)
+            return np.full(repeats, fake_latency(self.module))
+
+    monkeypatch.setattr(tables, "Stopwatch", Fake)
     return made
 
 
@@ -48,8 +52,8 @@ def test_equal_blocks_are_measured_once(calls: list[str]) -> None:
     table = measure_table(SPACE)
     # The first stage's blocks are all equal, the second's but for its strided first; start and end.
     assert len(table.entries) == (1 + 2) * 12 + 2
-    assert calls.count("InvertedResidual") == 36
-    assert calls.count("MbConvNetwork") == 20
+    assert calls.count("InvertedResidual") == ROUNDS * 36
+    assert calls.count("MbConvNetwork") == ROUNDS * 22
 
 
 def test_correction_is_found_and_predicts_other_networks(calls: list[str]) -> None:
@@ -59,6 +63,7 @@ def test_correction_is_found_and_predicts_other_networks(calls: list[str]) -> No
     assert table.correction.intercept_ms == pytest.approx(0.5)
     assert table.correction.validation_networks == 7
     assert table.correction.median_error == pytest.approx(0, abs=1e-9)
+    assert table.correction.repeat_noise == 0
     architecture = SPACE.sample(np.random.default_rng(99))
     expected = fake_latency(SPACE.build(architecture, SPACE.scale))
     assert table.predict(SPACE, [architecture])[0] == pytest.approx(expected)
@@ -68,14 +73,14 @@ def test_interrupted_measurement_goes_on(calls: list[str], tmp_path: Path) -> No
     log = tmp_path / "latency.jsonl"
 
     def stop(done: int, total: int) -> None:
-        if done == 30:
+        if done == 80:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         measure_table(SPACE, log=log, progress=stop)
-    assert len(calls) == 30
+    assert len(calls) == 80
     resumed = measure_table(SPACE, log=log)
-    assert len(calls) == 38 + 20
+    assert len(calls) == ROUNDS * (38 + 22)
     assert resumed == measure_table(SPACE)
     with pytest.raises(InputError, match="as it was begun"):
         measure_table(SPACE, Timing(batch=2), log=log)
@@ -132,6 +137,35 @@ def test_corrections_that_make_no_sense_are_refused() -> None:
         fit_correction(sums, 3 - sums)
     with pytest.raises(InputError, match="at least 20"):
         measure_table(SPACE, networks=5)
+
+
+def test_a_busy_moment_spoils_no_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred measurements in a row of 300 take three times as long; the table is that of a quiet machine."""
+    number = 0
+
+    class Disturbed:
+        def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
+            self.module = module
+
+        def times_ms(self, repeats: int) -> NDArray[np.float64]:
+            nonlocal number
+            number += 1
+            return np.full(repeats, fake_latency(self.module) * (3 if 60 < number <= 160 else 1))
+
+    monkeypatch.setattr(tables, "Stopwatch", Disturbed)
+    table = measure_table(SPACE)
+    for key, (build, _) in parts(SPACE).items():
+        assert table.entries[key].median_ms == pytest.approx(fake_latency(build()))
+    assert table.correction is not None
+    assert table.correction.slope == pytest.approx(1.2)
+
+
+def test_one_spoilt_network_hardly_moves_the_correction() -> None:
+    sums = np.linspace(5, 10, 22)
+    measured = 1.2 * sums + 0.5
+    measured[3] *= 2
+    correction = fit_correction(sums, measured)
+    assert pytest.approx(correction.slope * 7 + correction.intercept_ms, rel=0.01) == 1.2 * 7 + 0.5
 
 
 def test_really_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,13 @@ def test_autoaugment_draws_a_sub_policy_an_image() -> None:
     assert len(ways) > 20
 
 
+def test_autoaugment_changes_most_images_and_keeps_no_graph() -> None:
+    """The policy's probabilities are parameters in kornia; images must not depend on them."""
+    got = Augmentation(autoaugment="cifar10")(IMAGES, 0)
+    assert sum(not torch.equal(a, b) for a, b in zip(got, IMAGES, strict=True)) > 32
+    assert not got.requires_grad
+
+
 def test_dictionary_round_trip_and_refusals() -> None:
     augment = Augmentation(2, True, 4, "cifar10")
     assert Augmentation.from_dict(augment.to_dict()) == augment

@@ -27,6 +27,17 @@ def test_batches_do_not_depend_on_the_order_of_calls(data: ImageData) -> None:
         assert torch.equal(y, forward[call][1])
 
 
+def test_autoaugment_is_a_function_of_seed_epoch_and_step(data: ImageData) -> None:
+    augment = Augmentation(autoaugment="cifar10")
+    calls = [(0, 0), (0, 1), (2, 1)]
+    first, second, other = (Batches(data, "train", 16, seed=seed, augment=augment) for seed in (3, 3, 4))
+    forward = {call: first.get(*call)[0] for call in calls}
+    torch.manual_seed(99)
+    for call in reversed(calls):
+        assert torch.equal(second.get(*call)[0], forward[call])
+        assert not torch.equal(other.get(*call)[0], forward[call])
+
+
 def test_global_random_state_is_untouched(data: ImageData) -> None:
     torch.manual_seed(0)
     np.random.seed(0)  # noqa: NPY002 - the global state is what is looked at

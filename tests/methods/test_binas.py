@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from archwright.solvers.predictors import StagedEstimate, pool_estimates
 from archwright.solvers.synthetic import synthetic_problem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
 from archwright.supernets.elastic import ElasticSupernet, deal
-from latency_tables import counted_table, steady_measure
+from latency_tables import SteadyWatch, counted_table
 
 TWO_GREY_CLASSES = "random:classes=2,size=8,channels=1,count=120"
 SPACE = MbConv(scale_for(8, 2, 1))
@@ -136,7 +137,7 @@ def test_another_device_and_several_resources_use_the_supernet_again(finished: S
 def test_a_table_measured_here_and_a_limit_above_the_maximum(
     finished: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("archwright.costs.tables.measure", steady_measure)
+    monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
     seen = Lines()
     result = again(
         finished, tmp_path / "run", limits={"latency_ms": 1e4}, latency_repeats=1, verify=True, progress=seen
@@ -146,6 +147,32 @@ def test_a_table_measured_here_and_a_limit_above_the_maximum(
     assert 0 < timed["low_ms"] <= timed["median_ms"] <= timed["high_ms"] <= 1e4
     assert result.best["latency_ms"] == timed["median_ms"]
     assert result.best["steps"] == 0
+
+
+def test_a_further_limit_costs_only_its_own_model(finished: SearchResult, table: str, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.folder, folder)
+    trained = (folder / "artifacts" / "supernet.safetensors").stat().st_mtime_ns
+    least, most = reach(table)
+    with pytest.raises(InfeasibleError, match="Reachable"):
+        aw.resume(folder, latency_ms=[least / 2])
+    assert aw.resume(folder).answer == finished.answer  # nothing was changed
+    limit = 0.1 * least + 0.9 * most
+    result = aw.resume(folder, latency_ms=[limit])
+    assert result.answer["models"][:2] == finished.answer["models"]
+    third = result.answer["models"][2]
+    assert third["limits"] == {"latency_ms": limit}
+    assert third["latency_ms"] <= limit
+    assert load_model(folder / third["model"]).architecture == SPACE.parse(third["architecture"])
+    assert (folder / "artifacts" / "supernet.safetensors").stat().st_mtime_ns == trained
+    assert aw.resume(folder, latency_ms=[limit]).answer == result.answer  # known already
+
+
+def test_a_run_with_one_answer_takes_no_further_limit(tmp_path: Path) -> None:
+    settings = {"data": TWO_GREY_CLASSES, "epochs": 1, "final_epochs": 1, "evaluations": 1, "channels": 4, "cells": 1}
+    result = aw.search("random", run=tmp_path / "run", **settings)
+    with pytest.raises(InputError, match="several limits"):
+        aw.resume(result.folder, latency_ms=[5.0])
 
 
 def slower(factor: float, predicted: LatencyTable) -> Any:

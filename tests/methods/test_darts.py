@@ -210,7 +210,11 @@ def test_a_search_ends_with_a_trained_cell(tmp_path, method, options):
 def test_a_search_of_the_darts_space(tmp_path):
     few = {**TINY, "search_batch": 32, "data": "random:classes=3,size=8,channels=1,count=160"}
     result = aw.search("gdas", run=tmp_path / "run", **few, space="darts", cells=3)
-    DARTS.parse(result.best["architecture"])
+    pair, topology = DARTS.parse(result.best["architecture"]), result.best["topology"]
+    for name, cell in (("normal", pair.normal), ("reduce", pair.reduce)):
+        assert topology[name]["width"] == sum(source < 2 for node in cell.nodes for _, source in node) / 2
+        assert 2 <= topology[name]["depth"] <= 5
+        assert topology[name]["skips"] == str(cell.to_json()).count("skip_connect")
 
 
 def test_perturbation_selection(tmp_path):
@@ -221,6 +225,7 @@ def test_perturbation_selection(tmp_path):
 def test_a_search_of_nasbench1shot1(tmp_path):
     result = aw.search("darts", run=tmp_path / "run", **TINY, space="nasbench1shot1-1")
     NASBENCH1SHOT1_1.parse(result.best["architecture"])
+    assert "topology" not in result.best
 
 
 class StopAfter(Stop):

@@ -97,4 +97,5 @@ def latency_command(
     click.echo(f"Whole networks take {slope:.3f} times the sum of their parts {intercept:+.3f} ms.")
     if correction.median_error is not None:
         click.echo(f"Median error on {validation_networks} other networks: {100 * correction.median_error:.1f} %.")
+        click.echo(f"Two measurements of one of them differ by {100 * (correction.repeat_noise or 0):.1f} % (median).")
     click.echo(f"Use it with: archwright search binas --latency-table {path}")

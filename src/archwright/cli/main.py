@@ -64,16 +64,18 @@ def runs_show(run: str, as_json: bool) -> None:
 
 @runs.command("resume")
 @click.argument("run", default="last")
+@click.option("--limit", type=float, multiple=True, help="A further latency limit in ms, for a binas run; repeatable.")
 @click.option("--minutes", type=float, help="Time budget of this session.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_resume(run: str, minutes: float | None, as_json: bool) -> None:
+def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_json: bool) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
     from archwright.methods.engine import resume
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import find_run
 
-    show_answer(resume(find_run(run).folder, minutes=minutes, progress=TerminalProgress()), as_json)
+    folder = find_run(run).folder
+    show_answer(resume(folder, latency_ms=limit, minutes=minutes, progress=TerminalProgress()), as_json)
 
 
 @cli.command()

@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from archwright.errors import InputError, missing_extra
@@ -34,6 +35,12 @@ class Latency:
     median_ms: float
     low_ms: float
     high_ms: float
+
+    @classmethod
+    def of(cls, times_ms: NDArray[np.float64]) -> Latency:
+        """Of the times of single calls, (n,)."""
+        low, median, high = np.quantile(times_ms, (0.1, 0.5, 0.9)).tolist()
+        return cls(median, low, high)
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,31 @@ def torch_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def time_calls(call: Callable[[], object], warm_up: int, repeats: int) -> Latency:
-    """Run ``call`` warm_up + repeats times and describe the last ``repeats``."""
+class Stopwatch:
+    """A module made ready for timing on inputs of ``shape`` (channels, height, width), as ``timing`` says.
+
+    It holds its own copy of the module, which itself keeps its mode, dtype and memory format.
+    """
+
+    def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
+        self.timing = timing
+        example = torch.randn(timing.batch, *shape, generator=torch.Generator().manual_seed(0))
+        make = _onnx_call if timing.backend == "onnxruntime" else _eager_call
+        self._call = make(copy.deepcopy(module).eval(), example, timing)
+
+    def times_ms(self, repeats: int) -> NDArray[np.float64]:
+        """Milliseconds of each of ``repeats`` calls after the warm-up, (repeats,)."""
+        with torch_threads(self.timing.threads), torch.inference_mode():
+            return time_calls(self._call, self.timing.warm_up, repeats)
+
+
+def measure(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> Latency:
+    """Time ``module`` on inputs of ``shape`` (channels, height, width) as ``timing`` says."""
+    return Latency.of(Stopwatch(module, shape, timing).times_ms(timing.repeats))
+
+
+def time_calls(call: Callable[[], object], warm_up: int, repeats: int) -> NDArray[np.float64]:
+    """Run ``call`` warm_up + repeats times; milliseconds of the last ``repeats``."""
     for _ in range(warm_up):
         call()
     times_ms = np.empty(repeats)
@@ -90,35 +120,17 @@ def time_calls(call: Callable[[], object], warm_up: int, repeats: int) -> Latenc
         start = time.perf_counter_ns()
         call()
         times_ms[number] = (time.perf_counter_ns() - start) / 1e6
-    low, median, high = np.quantile(times_ms, (0.1, 0.5, 0.9)).tolist()
-    return Latency(median, low, high)
+    return times_ms
 
 
-def measure(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> Latency:
-    """Time ``module`` on inputs of ``shape`` (channels, height, width) as ``timing`` says.
-
-    The module itself keeps its mode, dtype and memory format.
-    """
-    training = module.training
-    module.eval()
-    try:
-        example = torch.randn(timing.batch, *shape, generator=torch.Generator().manual_seed(0))
-        if timing.backend == "onnxruntime":
-            return time_calls(_onnx_call(module, example, timing.threads), timing.warm_up, timing.repeats)
-        return _measure_eager(module, example, timing)
-    finally:
-        module.train(training)
-
-
-def _measure_eager(module: nn.Module, example: torch.Tensor, timing: Timing) -> Latency:
+def _eager_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
     dtype = getattr(torch, timing.dtype)
-    prepared = copy.deepcopy(module).to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    prepared = module.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
     example = example.to(dtype).contiguous(memory_format=torch.channels_last)
-    with torch_threads(timing.threads), torch.inference_mode():
-        return time_calls(lambda: prepared(example), timing.warm_up, timing.repeats)
+    return lambda: prepared(example)
 
 
-def _onnx_call(module: nn.Module, example: torch.Tensor, threads: int) -> Callable[[], object]:
+def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
     """One run of an ONNX Runtime session of ``module`` on ``example``."""
     try:
         import onnx  # noqa: F401 - the export needs it
@@ -130,7 +142,7 @@ def _onnx_call(module: nn.Module, example: torch.Tensor, threads: int) -> Callab
         warnings.simplefilter("ignore")  # the tracing exporter is deprecated; on single blocks it is 30 times faster
         torch.onnx.export(module, (example,), buffer, dynamo=False)  # type: ignore[arg-type]
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.intra_op_num_threads, options.inter_op_num_threads = timing.threads, 1
     session = onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])
     feed: dict[str, Any] = {session.get_inputs()[0].name: example.numpy()}
     return lambda: session.run(None, feed)

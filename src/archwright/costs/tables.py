@@ -1,9 +1,12 @@
 """Latency tables: what every block of an mbconv space takes on one device, and the milliseconds of whole networks.
 
 A table is one JSON file that says how it was measured. Blocks are measured alone and run from a warm cache, so plain
-sums are too low; an affine correction fitted on whole random networks is part of the table:
+sums are too low; an affine correction fitted on whole networks is part of the table:
 
     latency_ms = slope * (sum of the parts) + intercept_ms
+
+Everything is timed in several rounds, each in another order, and the calls of all rounds are taken together: a few
+seconds of other work on the machine reach a fifth of the calls of many parts, and no median.
 """
 
 from __future__ import annotations
@@ -16,10 +19,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from scipy.optimize import least_squares
 from torch import nn
 
 from archwright.costs.additive import StagedCosts, block_table
-from archwright.costs.measure import Latency, Timing, device_name, measure, versions
+from archwright.costs.measure import Latency, Stopwatch, Timing, device_name, versions
 from archwright.errors import InputError
 from archwright.runs.files import JsonLines, read_json, write_json
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
@@ -27,7 +31,11 @@ from archwright.spaces.mbconv_network import InvertedResidual, NetworkEnd, make_
 from archwright.spaces.mbconv_scale import MbConvScale
 
 FEWEST_NETWORKS = 20
-"""Whole networks an affine correction needs."""
+"""Random networks an affine correction needs, beside the lightest and the heaviest of the space."""
+ROUNDS = 5
+"""Times that everything is measured, in another order each."""
+TYPICAL_ERROR = 0.02
+"""Relative errors well above this count less than by their square in the fit of the correction."""
 
 
 class _Frozen(BaseModel):
@@ -69,6 +77,8 @@ class Correction(_Frozen):
     validation_networks: int = Field(ge=0)
     median_error: float | None = None
     """Median of |predicted - measured| / measured over the validation networks."""
+    repeat_noise: float | None = None
+    """How far two measurements of one network are apart: the same of its odd rounds against its even ones."""
 
 
 class LatencyTable(_Frozen):
@@ -159,6 +169,8 @@ def end_key(space: MbConv) -> str:
 
 Part = tuple[Callable[[], nn.Module], tuple[int, int, int]]
 """How to build a part, and the shape of its input (channels, height, width)."""
+Times = dict[str, NDArray[np.float64]]
+"""Milliseconds of single calls by part or network, (rounds, calls)."""
 
 
 def parts(space: MbConv) -> dict[str, Part]:
@@ -191,7 +203,8 @@ def measure_table(
         space: what to measure.
         timing: back end, threads, batch, dtype, warm-up, repeats.
         log: file that gets each measurement when it is done; what it already holds is not measured again.
-        networks: random networks the correction is fitted on, at least 20.
+        networks: random networks the correction is fitted on, at least 20; the lightest and the heaviest join them, so
+            that no network of the space is beyond the fit.
         validation_networks: others it is tried on.
         seed: of the random networks.
         progress: called with the numbers of finished and of all measurements.
@@ -201,29 +214,44 @@ def measure_table(
     timing = timing or Timing()
     provenance = Provenance.here(timing)
     rng = np.random.default_rng(seed)
-    architectures = [space.sample(rng) for _ in range(networks + validation_networks)]
+    fitted_on = [space.lightest(), space.heaviest(), *(space.sample(rng) for _ in range(networks))]
+    tried_on = [space.sample(rng) for _ in range(validation_networks)]
     scale, work = space.scale, parts(space)
     shape = (scale.image_channels, scale.image_size, scale.image_size)
-    for network in architectures:
-        work[f"network {network}"] = partial(space.build, network, scale), shape
-    order = rng.permutation(list(work))  # a machine that slows down must not slow the networks more than the parts
-    finished = _measure_all({key: work[key] for key in order}, timing, provenance, log, progress)
-    entries = {key: entry for key, entry in finished.items() if not key.startswith("network ")}
+    for network in (*fitted_on, *tried_on):
+        work[_network_key(network)] = partial(space.build, network, scale), shape
+    times = _measure_all(work, timing, provenance, log, rng, progress)
+    entries = {key: Entry(**asdict(Latency.of(times[key].ravel()))) for key in parts(space)}
     table = LatencyTable(provenance=provenance, entries=entries)
-    measured = np.array([finished[f"network {network}"].median_ms for network in architectures])
     try:
-        correction = fit_correction(table.predict(space, architectures[:networks]), measured[:networks])
+        correction = fit_correction(table.predict(space, fitted_on), _medians(times, fitted_on))
     except InputError:
         if log:
             log.unlink(missing_ok=True)  # the same measurements would fail again
         raise
     table = table.model_copy(update={"correction": correction})
-    if not validation_networks:
+    if not tried_on:
         return table
-    predicted = table.predict(space, architectures[networks:])
-    error = float(np.median(np.abs(predicted / measured[networks:] - 1)))
-    update = {"validation_networks": validation_networks, "median_error": error}
+    update = {
+        "validation_networks": validation_networks,
+        "median_error": _distance(table.predict(space, tried_on), _medians(times, tried_on)),
+        "repeat_noise": _distance(*(_medians(times, tried_on, slice(start, None, 2)) for start in (0, 1))),
+    }
     return table.model_copy(update={"correction": correction.model_copy(update=update)})
+
+
+def _network_key(network: MbConvArchitecture) -> str:
+    return f"network {network}"
+
+
+def _medians(times: Times, networks: Sequence[MbConvArchitecture], rounds: slice = slice(None)) -> NDArray[np.float64]:
+    """Median milliseconds of whole networks over some rounds, (n,)."""
+    return np.array([np.median(times[_network_key(network)][rounds]) for network in networks])
+
+
+def _distance(ours: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Median relative distance."""
+    return float(np.median(np.abs(ours / other - 1)))
 
 
 def _measure_all(
@@ -231,22 +259,28 @@ def _measure_all(
     timing: Timing,
     provenance: Provenance,
     log: Path | None,
+    rng: np.random.Generator,
     progress: Callable[[int, int], None],
-) -> dict[str, Entry]:
-    """All measurements by key, taken from the log where it has them."""
+) -> Times:
+    """Milliseconds of single calls by key, (rounds, calls), taken from the log where it has them."""
     lines = JsonLines(log) if log else None
     finished = _resumed(lines, provenance) if lines else {}
-    for number, (key, (build, shape)) in enumerate(work.items(), 1):
-        if key not in finished:
-            latency: Latency = measure(build(), shape, timing)
-            finished[key] = Entry(**asdict(latency))
-            if lines:
-                lines.append({"key": key, **asdict(latency)})
-        progress(number, len(work))
-    return finished
+    watches: dict[str, Stopwatch] = {}
+    calls = -(-timing.repeats // ROUNDS)
+    for number in range(ROUNDS):
+        for place, key in enumerate(rng.permutation(list(work)).tolist(), 1):
+            if (number, key) not in finished:
+                if key not in watches:
+                    build, shape = work[key]
+                    watches[key] = Stopwatch(build(), shape, timing)
+                finished[number, key] = watches[key].times_ms(calls).tolist()
+                if lines:
+                    lines.append({"round": number, "key": key, "times_ms": finished[number, key]})
+            progress(number * len(work) + place, ROUNDS * len(work))
+    return {key: np.array([finished[number, key] for number in range(ROUNDS)]) for key in work}
 
 
-def _resumed(lines: JsonLines, provenance: Provenance) -> dict[str, Entry]:
+def _resumed(lines: JsonLines, provenance: Provenance) -> dict[tuple[int, str], list[float]]:
     """What an interrupted measurement left; its first line says how it was measured."""
     records = list(lines)
     if not records:
@@ -259,15 +293,17 @@ def _resumed(lines: JsonLines, provenance: Provenance) -> dict[str, Entry]:
             f"{provenance.model_dump()}",
             "Use the same settings and versions, or delete the file to begin anew.",
         )
-    return {str(record.pop("key")): Entry(**record) for record in records[1:]}
+    return {(record["round"], record["key"]): record["times_ms"] for record in records[1:]}
 
 
 def fit_correction(sums_ms: NDArray[np.float64], measured_ms: NDArray[np.float64]) -> Correction:
-    """The affine map with the least squared *relative* error, with which a limit is missed."""
+    """The affine map with the least *relative* errors, by which limits are missed; single large ones count less."""
     if len(sums_ms) < FEWEST_NETWORKS:
         raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction", str(len(sums_ms)))
     design = np.stack([sums_ms, np.ones_like(sums_ms)], axis=1) / measured_ms[:, None]
-    slope, intercept = np.linalg.lstsq(design, np.ones(len(sums_ms)), rcond=None)[0].tolist()
+    start = np.linalg.lstsq(design, np.ones(len(sums_ms)), rcond=None)[0]
+    fit = least_squares(lambda line: design @ line - 1, start, loss="soft_l1", f_scale=TYPICAL_ERROR)
+    slope, intercept = fit.x.tolist()
     if slope <= 0:
         raise InputError(
             "whole networks that take longer where their parts do",

@@ -200,6 +200,8 @@ class Method(ABC):
     Options: ClassVar[type[Options]]
     default_space: ClassVar[str] = "nasbench201"
     """The space of a search that names none."""
+    redone_for_limits: ClassVar[tuple[str, ...]] = ()
+    """Stages that a finished run does again when it is asked for further limits; empty where it cannot be."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -213,6 +215,11 @@ class Method(ABC):
             raise InputError("a data set (--data) or a benchmark (--benchmark)", "neither")
         _ = context.scale
         context.check_limits()
+
+    @property
+    def limits(self) -> dict[str, float | list[float]]:
+        """The limits that the run works under."""
+        return self.context.configuration.limits
 
     def estimate_seconds(self) -> float | None:
         """Rough duration of the whole run, or None where it is a matter of seconds."""

@@ -16,6 +16,7 @@ Letters as in :mod:`archwright.solvers.problem`. Several limits give several mod
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import asdict
 from functools import cached_property
@@ -60,6 +61,10 @@ class BinasOptions(Options):
     supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
     supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")
     tune_lr: float = Field(0.1, gt=0, description="learning rate of the fine-tuning, as a part of it")
+    tune_autoaugment: bool = Field(False, description="AutoAugment (CIFAR-10 policy) in the fine-tuning")
+    tune_ema: float = Field(
+        0.0, ge=0, lt=1, description="decay of the moving average of the weights in the fine-tuning; 0 = off"
+    )
     paths: Literal["multi", "single"] = Field("multi", description="a sub-network for every image, or for the batch")
     distill: float = Field(0.5, ge=0, le=1, description="weight of the heaviest network's answer against the label's")
     rows: int = Field(40_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
@@ -80,6 +85,7 @@ class Binas(Method):
 
     name = "binas"
     default_space = "mbconv"
+    redone_for_limits = ("verify", "tune", "answer")
     Options: ClassVar[type[Options]] = BinasOptions
     options: BinasOptions
 
@@ -119,8 +125,11 @@ class Binas(Method):
         if self.options.supernet is not None:
             _ = self.work.trained
         costs = counted_costs(self.space)
+        measured = self.context.run.folder / "artifacts" / "latency.json"
         if self.options.latency_table is not None:
             costs |= self._given_table().costs(self.space)
+        elif measured.exists():
+            costs |= LatencyTable.load(measured).costs(self.space)
         self._check_limits(costs)
 
     def _given_table(self) -> LatencyTable:
@@ -185,7 +194,8 @@ class Binas(Method):
 
     def _tuning_recipe(self) -> Recipe:
         epochs = self.context.configuration.final_epochs or max(1, self.context.recipe.epochs // 2)
-        return self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
+        recipe = self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
+        return recipe.model_copy(update={"ema_decay": self.options.tune_ema})
 
     # --- table and limits ---
 
@@ -208,28 +218,33 @@ class Binas(Method):
         costs = table.costs(self.space)
         self._check_limits(costs)
         least, most = self._problem(costs, None).cost_range("latency_ms")
-        limits = context.configuration.limit_sets
         where = f"{table.provenance.device} ({table.provenance.backend}, {table.provenance.threads} thread(s))"
         context.progress.say(f"Networks of this space take {least:.3g} to {most:.3g} ms on {where}.")
         if not context.configuration.limits:
-            limits = [{"latency_ms": round(least + share * (most - least), 4)} for share in SHARES_OF_RANGE]
-            chosen = " and ".join(f"{one['latency_ms']:.3g} ms" for one in limits)
+            chosen = " and ".join(f"{one['latency_ms']:.3g} ms" for one in _limits_within(least, most))
             context.progress.say(f"No limit was given (--latency-ms): {chosen} are taken.")
-        loose = [one["latency_ms"] for one in limits if one.get("latency_ms", 0.0) > most]
-        for limit in loose:
-            context.progress.say(
-                f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms: it binds nothing."
-            )
         timed = self.options.verify and table.provenance.device == device_name()
         reference = asdict(self._time(self.space.lightest(), table)) if timed else None
         return {
             "least_ms": least,
             "most_ms": most,
-            "limits": limits,
-            "loose_ms": loose,
             "device": where,
             "reference": reference,
         }
+
+    @property
+    def _limit_sets(self) -> list[dict[str, float]]:
+        """What is asked for, one model each."""
+        given, table = self.context.configuration, self.result("table")
+        return given.limit_sets if given.limits else _limits_within(table["least_ms"], table["most_ms"])
+
+    @property
+    def limits(self) -> dict[str, float | list[float]]:
+        """As given, else those that the finished table brought."""
+        given = self.context.configuration.limits
+        if given or self.context.run.stage_result("table") is None:
+            return given
+        return {"latency_ms": [one["latency_ms"] for one in self._limit_sets]}
 
     def _table_progress(self, bar: Any) -> Any:
         def progress(done: int, total: int) -> None:
@@ -288,7 +303,7 @@ class Binas(Method):
         ]
         write_json(context.run.artifact("front.json"), points)
         context.progress.say(f"Exact front: {len(front)} networks in {1000 * seconds:.0f} ms.")
-        for limits in self.result("table")["limits"]:
+        for limits in self._limit_sets:
             solve_within(problem, limits)  # limits that cannot be met together are said now
         shown = np.unique(np.linspace(0, len(points) - 1, FRONT_SHOWN).round().astype(int))
         return {"points": len(points), "front": [points[i] for i in shown]}
@@ -300,28 +315,37 @@ class Binas(Method):
         timed = self.result("table")["reference"] is not None
         if self.options.verify and not timed:
             context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
-        found = []
-        limit_sets = self.result("table")["limits"]
-        with context.progress.task("timing the chosen networks", len(limit_sets)) as bar:
-            for limits in limit_sets:
-                if timed:
-                    solution, latency, slowdown, steps = self._step_down(problem, limits, table)
-                else:
-                    solution, latency, slowdown, steps = solve_within(problem, limits), None, None, 0
-                found.append(
-                    {
-                        "limits": limits,
-                        "architecture": str(self.space.from_choice(solution.choice)),
-                        "predicted_accuracy": solution.value,
-                        "predicted_latency_ms": solution.costs["latency_ms"],
-                        "measured_latency_ms": None if latency is None else asdict(latency),
-                        "slowdown": slowdown,
-                        "steps": steps,
-                        "solver": solution.solver,
-                    }
-                )
+        log, found, most = context.run.items("verify"), [], self.result("table")["most_ms"]
+        with context.progress.task("timing the chosen networks", len(self._limit_sets)) as bar:
+            for limits in self._limit_sets:
+                if limits.get("latency_ms", 0.0) > most:
+                    context.progress.say(
+                        f"The limit {limits['latency_ms']:g} ms is above the slowest network's {most:.3g} ms: "
+                        "it binds nothing."
+                    )
+                key = json.dumps(limits)
+                if key not in log.done:
+                    log.record(key, self._choose(problem, limits, table if timed else None))
+                found.append(log.done[key])
                 bar.advance()
         return {"chosen": found}
+
+    def _choose(self, problem: StagedProblem, limits: dict[str, float], table: LatencyTable | None) -> Json:
+        """The best network within the limits; with a table it is timed here and stepped down where it is too slow."""
+        if table is not None:
+            solution, latency, slowdown, steps = self._step_down(problem, limits, table)
+        else:
+            solution, latency, slowdown, steps = solve_within(problem, limits), None, None, 0
+        return {
+            "limits": limits,
+            "architecture": str(self.space.from_choice(solution.choice)),
+            "predicted_accuracy": solution.value,
+            "predicted_latency_ms": solution.costs["latency_ms"],
+            "measured_latency_ms": None if latency is None else asdict(latency),
+            "slowdown": slowdown,
+            "steps": steps,
+            "solver": solution.solver,
+        }
 
     def _step_down(
         self, problem: StagedProblem, limits: dict[str, float], table: LatencyTable
@@ -383,10 +407,11 @@ class Binas(Method):
         texts = list(dict.fromkeys(one["architecture"] for one in self.result("verify")["chosen"]))
         recipe = self._tuning_recipe()
         with context.progress.task("fine-tuning", len(texts) * recipe.epochs * len(self.work.batches(recipe))) as bar:
-            for number, text in enumerate(texts, 1):
+            for text in texts:
                 if text not in log.done:
-                    log.record(text, self._tune_one(self.space.parse(text), f"model-{number}", recipe, bar))
-                    context.run.checkpoints(f"tune/model-{number}").clear()
+                    name = f"model-{len(log.done) + 1}"
+                    log.record(text, self._tune_one(self.space.parse(text), name, recipe, bar))
+                    context.run.checkpoints(f"tune/{name}").clear()
         if not has_onnx():
             context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
         return {"models": {text: log.done[text] for text in texts}}
@@ -395,7 +420,8 @@ class Binas(Method):
         context, device = self.context, self.context.device.name
         network = self.work.trained.cut_out(architecture)
         inherited = accuracy_of(network, context.data, "validation", device)
-        self.work.train_network(network, recipe, f"tune/{name}", bar)
+        policy = "cifar10" if self.options.tune_autoaugment else None
+        self.work.train_network(network, recipe, f"tune/{name}", bar, policy)
         validation, test = (accuracy_of(network, context.data, split, device) for split in ("validation", "test"))
         model, path = self.work.model(network, architecture), context.run.artifact(f"{name}.safetensors")
         model.measured = {
@@ -441,6 +467,11 @@ class Binas(Method):
             "latency_on": self.result("table")["device"],
             "evaluations": measure_result["rows"],
         }
+
+
+def _limits_within(least_ms: float, most_ms: float) -> list[dict[str, float]]:
+    """The limits of a search that was given none."""
+    return [{"latency_ms": round(least_ms + share * (most_ms - least_ms), 4)} for share in SHARES_OF_RANGE]
 
 
 def solve_within(problem: StagedProblem, limits: dict[str, float]) -> Solution:

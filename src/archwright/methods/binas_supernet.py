@@ -78,10 +78,10 @@ class SupernetWork:
         }
         return base.model_copy(update=changes)
 
-    def batches(self, recipe: Recipe) -> Batches:
-        """Augmented training batches."""
+    def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
+        """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
         context = self.context
-        augment = Augmentation.default_for(context.data)
+        augment = replace(Augmentation.default_for(context.data), autoaugment=autoaugment)
         seed, device = context.configuration.seed, context.device.name
         return Batches(context.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
 
@@ -95,12 +95,14 @@ class SupernetWork:
         """A network of the space with the data's preprocessing."""
         return Model(network, self.space.name, architecture, self.space.scale, self.context.data.preprocessing)
 
-    def train_network(self, network: nn.Module, recipe: Recipe, name: str, bar: Any) -> None:
+    def train_network(
+        self, network: nn.Module, recipe: Recipe, name: str, bar: Any, autoaugment: str | None = None
+    ) -> None:
         """Plain training, with distillation where the recipe asks for it; checkpoints are kept under ``name``."""
         context = self.context
         train(
             network,
-            self.batches(recipe),
+            self.batches(recipe, autoaugment),
             recipe,
             seed=context.configuration.seed,
             device=context.device.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,18 +87,59 @@ def search(
     return _finish(prepared)
 
 
-def resume(folder: Path | str, *, minutes: float | None = None, progress: Progress | None = None) -> SearchResult:
-    """Continue a run where it stopped; a finished one returns its answer."""
+def resume(
+    folder: Path | str,
+    *,
+    latency_ms: Sequence[float] = (),
+    minutes: float | None = None,
+    progress: Progress | None = None,
+) -> SearchResult:
+    """Continue a run where it stopped; a finished one returns its answer.
+
+    Args:
+        folder: of the run.
+        latency_ms: further latency limits for a run whose method answers several: only what they need is done.
+        minutes: time budget of this session.
+        progress: where to show what happens; silent by default.
+    """
     run = Run.open(Path(folder))
-    configuration = validated(Configuration, run.configuration, f"configuration in {folder}")
-    progress = progress or Progress()
+    stop, progress = Stop(minutes), progress or Progress()
+    if latency_ms:
+        _take_up_limits(_reopened(run, stop, progress), list(latency_ms))
     answer = run.folder / "artifacts" / "result.json"
     if answer.exists():
         return SearchResult(run.folder, read_json(answer))
-    context = Context(configuration, run, _compute_device(configuration), Stop(minutes), progress)
-    prepared: Method = methods.get(configuration.method)(context)
+    prepared = _reopened(run, stop, progress)
     prepared.check()
     return _finish(prepared, resumed=True)
+
+
+def _reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
+    """The method of a run, as the run was configured but for ``changes``."""
+    values = {**run.configuration, **changes}
+    configuration = validated(Configuration, values, f"configuration in {run.folder}")
+    context = Context(configuration, run, _compute_device(configuration), stop, progress)
+    method: Method = methods.get(configuration.method)(context)
+    return method
+
+
+def _take_up_limits(method: Method, latency_ms: list[float]) -> None:
+    """Add latency limits to a run; what depends on them will be done again."""
+    context = method.context
+    if not method.redone_for_limits:
+        raise InputError(
+            "a run of a method that answers several limits (binas)",
+            f"one of {method.name!r}",
+            "Start a new search with --latency-ms.",
+        )
+    before = method.limits.get("latency_ms", [])
+    known = before if isinstance(before, list) else [before]
+    new = [limit for limit in dict.fromkeys(latency_ms) if limit not in known]
+    if new:
+        limits = {**method.limits, "latency_ms": [*known, *new]}
+        _reopened(context.run, context.stop, context.progress, limits=limits).check()
+        with context.run.locked():
+            context.run.reopen({"limits": limits}, method.redone_for_limits)
 
 
 def _say_differences(context: Context) -> None:

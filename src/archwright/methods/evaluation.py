@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
+from archwright.analysis.topology import pair_topology
 from archwright.errors import InfeasibleError, Interrupted, RunError
 from archwright.execution.base import Item, run_items
 from archwright.methods.base import Context, Method, Stage
@@ -18,6 +19,7 @@ from archwright.methods.work import TrainingJob, look_up, train_and_measure, tra
 from archwright.models import Model
 from archwright.runs.files import Json
 from archwright.spaces.base import Architecture
+from archwright.spaces.cells import CellPair
 
 
 class Evaluated(NamedTuple):
@@ -222,5 +224,7 @@ class SearchMethod(Method):
             best["tests"] = tests
         if context.trains_answer:
             best |= self.result("train")
+        if isinstance(architecture, CellPair):
+            best["topology"] = pair_topology(architecture)
         best["search_accuracy"], best["search_accuracy_on"] = search["accuracy"], search["accuracy_on"]
         return {"best": best | context.costs(architecture), "front": [], "evaluations": search["evaluations"]}

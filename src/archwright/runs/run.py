@@ -19,7 +19,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -131,6 +131,18 @@ class Run:
         """Keep a stage's result and drop its checkpoints; afterwards the stage is never run again."""
         write_json(self._stage(name), result)
         self.checkpoints(name).clear()
+
+    def reopen(self, changes: dict[str, Json], stages: Sequence[str]) -> None:
+        """Change the configuration and forget the answer and these stages' results; finished items are kept.
+
+        The answer goes first and the configuration comes last: a kill in between leaves the run as it was asked for
+        before, only unfinished.
+        """
+        (self.folder / "artifacts" / "result.json").unlink(missing_ok=True)
+        for name in reversed(stages):
+            self._stage(name).unlink(missing_ok=True)
+        self.header = {**self.header, "configuration": {**self.configuration, **changes}}
+        write_json(self.folder / "run.json", self.header)
 
     def checkpoints(self, name: str) -> Checkpoints:
         """The checkpoints of a stage or of one of its items (``stage/item``)."""
