@@ -11,9 +11,11 @@ from archwright.errors import InputError
 from archwright.solvers.predictors import (
     StagedEstimate,
     fit_bilinear,
+    fit_full_bilinear,
     fit_quadratic,
     pool_estimates,
     shrunk,
+    split_rows,
     transitivity_bound,
     without_difficulty,
 )
@@ -196,6 +198,88 @@ def test_rank_is_chosen_on_held_out_rows() -> None:
     assert len(noise.held_out_errors) == 28
 
 
+def bilinear_features(x: np.ndarray, num_alpha: int) -> np.ndarray:
+    alpha, beta = x[:, :num_alpha], x[:, num_alpha:]
+    return np.concatenate([x, (alpha[:, :, None] * beta[:, None, :]).reshape(len(x), -1)], axis=1)
+
+
+def test_full_bilinear_of_full_rank_is_least_squares_of_eq_6() -> None:
+    rng = np.random.default_rng(0)
+    x, new = rng.normal(size=(80, 5)), rng.normal(size=(20, 5))
+    y = rng.normal(size=80)
+    fit = fit_full_bilinear(x, y, num_alpha=3, rank=80)
+    features = np.concatenate([np.ones((80, 1)), bilinear_features(x, 3)], axis=1)
+    weights = np.linalg.lstsq(features, y, rcond=None)[0]
+    assert fit.objective.r == pytest.approx(weights[0])
+    np.testing.assert_allclose(fit.objective.q, weights[1:6], atol=1e-8)
+    np.testing.assert_allclose(fit.objective.Q[:3, 3:], weights[6:].reshape(3, 2), atol=1e-8)
+    expected = np.concatenate([np.ones((20, 1)), bilinear_features(new, 3)], axis=1) @ weights
+    np.testing.assert_allclose(fit.predict(new), expected, atol=1e-8)
+    assert fit.rank == 5 + 3 * 2
+
+
+def test_full_bilinear_of_low_rank_is_the_truncated_svd() -> None:
+    rng = np.random.default_rng(1)
+    problem = small_problem(6, stages=2, blocks=2, configurations=3)
+    x, y = problem.sample(60, rng).one_hot(3), rng.normal(size=60)
+    features = bilinear_features(x, 12)
+    u, s, vt = np.linalg.svd(features - features.mean(0), full_matrices=False)
+    for rank in (1, 3, 5):
+        weights = vt[:rank].T @ ((u[:, :rank].T @ (y - y.mean())) / s[:rank])
+        fit = fit_full_bilinear(x, y, 12, rank=rank)
+        np.testing.assert_allclose(fit.objective.q, weights[:16], atol=1e-8)
+        np.testing.assert_allclose(fit.objective.Q[:12, 12:].ravel(), weights[16:], atol=1e-8)
+        np.testing.assert_allclose(fit.predict(x), y.mean() + (features - features.mean(0)) @ weights, atol=1e-8)
+        outside = fit.objective.Q.copy()
+        outside[:12, 12:] = 0
+        assert not outside.any()
+
+
+def test_full_bilinear_holds_couplings_of_stages_that_the_structure_of_eq_3_cannot() -> None:
+    problem = replace(small_problem(0, stages=2, blocks=2, configurations=2), depths=((1, 2), (1, 2)))
+    choices = every_choice(problem)
+    # The first block of the first stage is worth 5 more when the second stage is deep.
+    coupled = 5.0 * (choices.configurations[:, 0, 0] == 1) * (choices.depths[:, 1] == 2)
+    y, x = problem.evaluate(choices)[0] + coupled, choices.one_hot(2)
+    np.testing.assert_allclose(fit_full_bilinear(x, y, 8, rank=len(x)).predict(x), y, atol=1e-8)
+    assert np.abs(fit_bilinear(choices, y).predict(choices) - y).max() > 0.5
+
+
+def test_rank_of_the_full_bilinear_fit_is_chosen_on_held_out_rows() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(200, 6))
+    truth = 1.0 + x @ rng.normal(size=6) + ((x[:, :4] @ rng.normal(size=(4, 2))) * x[:, 4:]).sum(1)
+    exact = fit_full_bilinear(x, truth, 4)
+    np.testing.assert_allclose(exact.predict(x), truth, atol=1e-8)
+    assert exact.rank == 6 + 4 * 2
+    noise = fit_full_bilinear(x[:40], rng.normal(size=40), 4)
+    assert noise.held_out_errors.argmin() == noise.rank < 14
+
+
+def test_full_bilinear_is_solved_as_by_brute_force() -> None:
+    pytest.importorskip("pyscipopt", reason="needs the extra 'solver'")
+    from archwright.solvers.quadratic import solve
+
+    problem = replace(small_problem(3, stages=2, blocks=2, configurations=2), depths=((1, 2), (1, 2)))
+    choices = every_choice(problem)
+    x = choices.one_hot(2)
+    fit = fit_full_bilinear(x, np.random.default_rng(0).normal(size=len(x)), 8, rank=len(x))
+    costs = problem.evaluate(choices)[1]["latency_ms"]
+    limit = float(np.median(costs))
+    found = solve(problem, {"latency_ms": limit}, fit.objective)
+    assert found.value == pytest.approx(fit.predict(x)[costs <= limit].max())
+
+
+def test_rows_are_split_once_into_two_parts_that_are_never_empty() -> None:
+    for count, share, expected in [(10, 0.2, 2), (4, 0.01, 1), (4, 0.99, 3)]:
+        train, test = split_rows(count, share, seed=0)
+        assert len(test) == expected
+        assert sorted([*train, *test]) == list(range(count))
+    for share in (0.0, 1.0, np.nan):
+        with pytest.raises(InputError):
+            split_rows(10, share, seed=0)
+
+
 def test_transitivity_bound_known_value() -> None:
     assert transitivity_bound(0.97, 0.99) == pytest.approx(0.926, abs=5e-4)
     assert transitivity_bound(1.0, 0.5) == 0.5
@@ -213,6 +297,11 @@ def test_bad_pools_are_refused() -> None:
             fit_bilinear(choices, outcome)
     with pytest.raises(InputError):
         fit_quadratic(np.zeros((5, 3)), np.zeros(4))
+    with pytest.raises(InputError):
+        fit_full_bilinear(np.zeros((5, 3)), np.zeros(4), 2)
+    for num_alpha in (0, 3):
+        with pytest.raises(InputError):
+            fit_full_bilinear(np.zeros((5, 3)), np.zeros(5), num_alpha)
 
 
 def test_shrinking_keeps_clear_terms_and_flattens_noise() -> None:

@@ -1,8 +1,8 @@
 """Accuracy predictors in closed form: estimates from one pool of measurements, and least squares.
 
 ``pool_estimates`` and ``fit_bilinear`` give the tables of a staged problem, so that the exact solver applies;
-``fit_quadratic`` gives an objective that couples stages. Accuracies may be 0/1 outcomes of single images or averages,
-in any unit; the predictions have the same.
+``fit_full_bilinear`` and ``fit_quadratic`` give objectives that couple stages. Accuracies may be 0/1 outcomes of single
+images or averages, in any unit; the predictions have the same.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def fit_bilinear(
 
 @dataclass(frozen=True, eq=False)
 class QuadraticFit:
-    """A full quadratic predictor, the rank k it was fitted with, and the held-out error of every rank tried."""
+    """A bilinear or quadratic predictor, the rank k it was fitted with, and the held-out error of every rank tried."""
 
     objective: QuadraticObjective
     rank: int
@@ -198,11 +198,30 @@ class QuadraticFit:
         return self.objective(x)
 
 
+def fit_full_bilinear(
+    x: Floats, y: Floats, num_alpha: int, rank: int | None = None, held_out: float = 0.1, seed: int = 0
+) -> QuadraticFit:
+    """Rank-k least squares of eq. 6, r + alpha.q_alpha + beta.q_beta + alpha^T Q beta, on (x, alpha kron beta).
+
+    Every configuration is paired with the depths of all stages, not only of its own as in ``fit_bilinear``; of the
+    objective's Q only the rows of alpha and the columns of beta are not zero.
+
+    Args:
+        x: (n, N) one-hot vectors (alpha, beta) of ``StagedChoice.one_hot``.
+        y: (n,) accuracies.
+        num_alpha: how many of the N entries are alpha: S*D*C.
+        rank: k; by default the one of least squared error on a random ``held_out`` share, then fitted to all rows.
+        held_out: that share.
+        seed: of the split.
+    """
+    x, y = checked_rows(x, y)
+    if not 0 < num_alpha < x.shape[1]:
+        raise InputError(f"num_alpha within 1..{x.shape[1] - 1}", str(num_alpha))
+    return _fit_products(_Products(slice(None, num_alpha), slice(num_alpha, None)), x, y, rank, held_out, seed)
+
+
 def fit_quadratic(x: Floats, y: Floats, rank: int | None = None, held_out: float = 0.1, seed: int = 0) -> QuadraticFit:
     """Rank-k least squares on the features (x, x kron x), Algorithm 2, without ever forming them.
-
-    Inner products of features are x.x' + (x.x')^2, so the n x n kernel holds all the SVD needs: with the centred
-    kernel K = U s^2 U^T the weights are W = X^T c, c = U_k s_k^-2 U_k^T y, hence a = x^T c and Q = x^T diag(c) x.
 
     Args:
         x: (n, N) one-hot vectors (``StagedChoice.one_hot``) or any real ones.
@@ -211,29 +230,64 @@ def fit_quadratic(x: Floats, y: Floats, rank: int | None = None, held_out: float
         held_out: that share.
         seed: of the split.
     """
+    return _fit_products(_Products(slice(None), slice(None)), *checked_rows(x, y), rank, held_out, seed)
+
+
+def checked_rows(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+    """Vectors (n, N) and targets (n,) of a regression as floats, refused where nothing can be fitted to them."""
     x, y = np.asarray(x, float), np.asarray(y, float)
     if x.ndim != 2 or y.shape != (len(x),) or len(x) < 4 or not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InputError("finite x (n, N) and y (n,) of at least 4 rows", f"shapes {x.shape} and {y.shape}")
+    return x, y
+
+
+def split_rows(count: int, held_out: float, seed: int) -> tuple[Ints, Ints]:
+    """Row numbers of a random training part and of the ``held_out`` share, at least one row each."""
+    if not 0 < held_out < 1:
+        raise InputError("a held-out share between 0 and 1", str(held_out))
+    order = np.random.default_rng(seed).permutation(count)
+    test, train = np.split(order, [min(max(1, round(held_out * count)), count - 1)])
+    return train, test
+
+
+@dataclass(frozen=True)
+class _Products:
+    """The features (x, l kron r) of two parts l and r of x; their inner products are x.x' + (l.l')(r.r')."""
+
+    left: slice
+    right: slice
+
+    def kernel(self, x: Floats, other: Floats) -> Floats:
+        """Inner products of the features of rows (n, N) and (m, N), (n, m)."""
+        products = (x[:, self.left] @ other[:, self.left].T) * (x[:, self.right] @ other[:, self.right].T)
+        kernel: Floats = x @ other.T + products
+        return kernel
+
+    def combination(self, x: Floats, c: Floats) -> QuadraticObjective:
+        """The predictor whose weights are the sum of the rows' features times c (n,)."""
+        Q = np.zeros((x.shape[1],) * 2)
+        Q[self.left, self.right] = (x[:, self.left] * c[:, None]).T @ x[:, self.right]
+        return QuadraticObjective(0.0, x.T @ c, Q)
+
+
+def _fit_products(
+    features: _Products, x: Floats, y: Floats, rank: int | None, held_out: float, seed: int
+) -> QuadraticFit:
+    """Algorithm 2 in the n x n kernel, which holds all the SVD needs.
+
+    With the centred kernel K = U s^2 U^T the weights are W = X^T c, c = U_k s_k^-2 U_k^T y.
+    """
     errors = np.empty(0)
     if rank is None:
-        order = np.random.default_rng(seed).permutation(len(x))
-        test, train = np.split(order, [max(1, round(held_out * len(x)))])
-        errors = _errors_by_rank(x[train], y[train], x[test], y[test])
+        train, test = split_rows(len(x), held_out, seed)
+        errors = _errors_by_rank(features, x[train], y[train], x[test], y[test])
         rank = int(errors.argmin())
-    kernel = _kernel(x, x)
+    kernel = features.kernel(x, x)
     vectors, squares = _components(kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean())
     vectors, squares = vectors[:, :rank], squares[:rank]
-    c = vectors @ ((vectors.T @ (y - y.mean())) / squares)
-    Q = (x * c[:, None]).T @ x
-    uncentred = QuadraticObjective(0.0, x.T @ c, Q)
-    return QuadraticFit(QuadraticObjective(float((y - uncentred(x)).mean()), uncentred.q, Q), len(squares), errors)
-
-
-def _kernel(x: Floats, other: Floats) -> Floats:
-    """Inner products of the features (x, x kron x), (n, m)."""
-    inner = x @ other.T
-    kernel: Floats = inner + inner**2
-    return kernel
+    uncentred = features.combination(x, vectors @ ((vectors.T @ (y - y.mean())) / squares))
+    objective = replace(uncentred, r=float((y - uncentred(x)).mean()))
+    return QuadraticFit(objective, len(squares), errors)
 
 
 def _components(centred_kernel: Floats) -> tuple[Floats, Floats]:
@@ -244,9 +298,9 @@ def _components(centred_kernel: Floats) -> tuple[Floats, Floats]:
     return vectors[:, :rank], squares[:rank]
 
 
-def _errors_by_rank(x: Floats, y: Floats, x_test: Floats, y_test: Floats) -> Floats:
+def _errors_by_rank(features: _Products, x: Floats, y: Floats, x_test: Floats, y_test: Floats) -> Floats:
     """Mean squared error on the test rows of the fits of rank 0, 1, 2, ... to the training rows."""
-    kernel, cross = _kernel(x, x), _kernel(x_test, x)
+    kernel, cross = features.kernel(x, x), features.kernel(x_test, x)
     vectors, squares = _components(kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean())
     centred = cross - kernel.mean(0) - cross.mean(1)[:, None] + kernel.mean()
     by_component = (centred @ vectors) * ((vectors.T @ (y - y.mean())) / squares)
