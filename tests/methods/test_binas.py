@@ -195,7 +195,7 @@ def clear_estimate(self: SupernetWork, centred: bool) -> StagedEstimate:
 def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
     finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Binas, "_time", slower(1.2, LatencyTable.load(Path(table))))
+    monkeypatch.setattr(Binas, "latency_of", slower(1.2, LatencyTable.load(Path(table))))
     monkeypatch.setattr(SupernetWork, "estimate", clear_estimate)
     least, most = reach(table)
     limit = 0.5 * least + 0.5 * most
@@ -218,7 +218,7 @@ def test_other_work_on_the_machine_does_not_change_the_choice(
     def time(self: Binas, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
         return slower(next(calls, 3.0), known)(self, architecture, table)
 
-    monkeypatch.setattr(Binas, "_time", time)
+    monkeypatch.setattr(Binas, "latency_of", time)
     monkeypatch.setattr(SupernetWork, "estimate", clear_estimate)
     least, most = reach(table)
     asked = {"latency_table": table, "limits": {"latency_ms": 0.5 * least + 0.5 * most}, "verify": True}

@@ -56,7 +56,7 @@ def tuned(method: Binas, monkeypatch: pytest.MonkeyPatch) -> Recorder:
     lightest = method.space.lightest()
     recorder = Recorder(method.space.build(lightest, method.space.scale))
     method.work.trained = recorder  # type: ignore[assignment]
-    method._tune_one(lightest, "model-1", method._tuning_recipe(), recorder)
+    method._tune_one(lightest, "model-1", method.tuning_recipe(), recorder)
     return recorder
 
 

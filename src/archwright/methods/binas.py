@@ -165,7 +165,7 @@ class Binas(Method):
             network(x).sum().backward()
             times.append(time.perf_counter() - begin)
         models = max(2, len(context.configuration.limit_sets))
-        epochs = 1.3 * (self._supernet_recipe().epochs + models * self._tuning_recipe().epochs)
+        epochs = 1.3 * (self._supernet_recipe().epochs + models * self.tuning_recipe().epochs)
         epochs += 0 if self.options.supernet else recipe.epochs
         steps = max(1, len(context.data.train) // size)
         return float(np.median(times)) * (steps * epochs + self.options.rows / (3 * size)) + 20
@@ -192,7 +192,8 @@ class Binas(Method):
         epochs = self.options.supernet_epochs or self.context.recipe.epochs
         return self.work.recipe(epochs, self.options.supernet_lr, self.options.distill)
 
-    def _tuning_recipe(self) -> Recipe:
+    def tuning_recipe(self) -> Recipe:
+        """Of the chosen networks."""
         epochs = self.context.configuration.final_epochs or max(1, self.context.recipe.epochs // 2)
         recipe = self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
         return recipe.model_copy(update={"ema_decay": self.options.tune_ema})
@@ -224,7 +225,7 @@ class Binas(Method):
             chosen = " and ".join(f"{one['latency_ms']:.3g} ms" for one in _limits_within(least, most))
             context.progress.say(f"No limit was given (--latency-ms): {chosen} are taken.")
         timed = self.options.verify and table.provenance.device == device_name()
-        reference = asdict(self._time(self.space.lightest(), table)) if timed else None
+        reference = asdict(self.latency_of(self.space.lightest(), table)) if timed else None
         return {
             "least_ms": least,
             "most_ms": most,
@@ -284,15 +285,15 @@ class Binas(Method):
         return {"rows": rows, "mean_accuracy": estimate.fixed, "insights": found.sentences()}
 
     @property
-    def _solved_problem(self) -> StagedProblem:
-        """Predicted accuracy in percent against all costs."""
+    def problem(self) -> StagedProblem:
+        """What is solved: predicted accuracy in percent against all costs."""
         estimate = self.work.estimate(self.options.estimator == "centred")
         return self._problem(self._costs, shrunk(estimate) if self.options.shrink else estimate)
 
     def _solve(self) -> Json:
         """The whole front and the best network of every limit."""
         context = self.context
-        problem = self._solved_problem
+        problem = self.problem
         begin = time.perf_counter()
         front = pareto.front(problem, "latency_ms")
         seconds = time.perf_counter() - begin
@@ -311,7 +312,7 @@ class Binas(Method):
     def _verify(self) -> Json:
         """The chosen network of every limit; where it is timed, one whose ninetieth percentile meets the limit."""
         context, table = self.context, LatencyTable.load(self.context.run.artifact("latency.json"))
-        problem = self._solved_problem
+        problem = self.problem
         timed = self.result("table")["reference"] is not None
         if self.options.verify and not timed:
             context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
@@ -380,18 +381,18 @@ class Binas(Method):
         Other work that has begun meanwhile slows every network: the lightest one is timed again beside this one, and
         each quantile is divided by what became of the lightest one's, where that grew.
         """
-        before, now = self.result("table")["reference"], asdict(self._time(self.space.lightest(), table))
+        before, now = self.result("table")["reference"], asdict(self.latency_of(self.space.lightest(), table))
         slowdown = {name: max(1.0, now[name] / before[name]) for name in now}
         if slowdown["median_ms"] > WORTH_SAYING:
             self.context.progress.say(
                 f"The machine is {slowdown['median_ms']:.1f} times slower than when the table was made; "
                 "times are divided by that."
             )
-        timed = asdict(self._time(architecture, table))
+        timed = asdict(self.latency_of(architecture, table))
         low, median, high = (timed[name] / slowdown[name] for name in ("low_ms", "median_ms", "high_ms"))
         return Latency(median, min(low, median), max(median, high)), slowdown["median_ms"]
 
-    def _time(self, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
+    def latency_of(self, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
         """On this device, in the way the table was measured."""
         kept = table.provenance.model_dump(exclude={"device", "versions"})
         scale = self.space.scale
@@ -405,7 +406,7 @@ class Binas(Method):
         """Each different network: cut out, fine-tuned, validated, tested, saved; finished ones are not done again."""
         context, log = self.context, self.context.run.items("tune")
         texts = list(dict.fromkeys(one["architecture"] for one in self.result("verify")["chosen"]))
-        recipe = self._tuning_recipe()
+        recipe = self.tuning_recipe()
         with context.progress.task("fine-tuning", len(texts) * recipe.epochs * len(self.work.batches(recipe))) as bar:
             for text in texts:
                 if text not in log.done:

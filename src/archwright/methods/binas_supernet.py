@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 from torch import Tensor, nn
 
+from archwright.analysis.predictor_comparison import compare_predictors
 from archwright.data import Augmentation, Batches
 from archwright.methods.base import Context
 from archwright.methods.supernet_file import load_supernet, save_supernet
@@ -35,6 +36,8 @@ from archwright.training.plain import make_optimizer
 
 LABEL_SMOOTHING = 0.1
 MEASURED_BATCH = 512
+FEWEST_COMPARED = 50
+"""Measured networks from which on predictors that are fitted to such measurements are compared, too."""
 
 
 class OnePath(nn.Module):
@@ -248,24 +251,32 @@ class SupernetWork:
         return pool_estimates(_joined(pools), outcome, centred, len(self.space.configurations))
 
     @torch.no_grad()
+    def outcomes(self, choice: StagedChoice) -> NDArray[np.float64]:
+        """100 where the sub-network is right and 0 where it is wrong, for every validation image, (n,)."""
+        device = self.context.device.name
+        batches = Batches(
+            self.context.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
+        )
+        right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
+        return 100 * right.double().cpu().numpy()
+
     def measure_ranks(self, networks: int) -> Json:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
         context, log = self.context, self.context.run.items("rank")
-        batches = Batches(
-            context.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=context.device.name
-        )
         drawn = [self.space.to_choice(self.space.sample(context.rng("rank", number))) for number in range(networks)]
         with context.progress.task("random sub-networks", networks) as bar:
             for number, choice in enumerate(drawn):
                 if str(number) not in log.done:
                     context.stop.check()
-                    right = [self.trained(images, choice).argmax(1) == labels for images, labels in batches]
-                    correct = torch.cat(right).double()
-                    log.record(str(number), [100 * float(correct[half::2].mean()) for half in (0, 1)])
+                    outcomes = self.outcomes(choice)
+                    log.record(str(number), [float(outcomes[half::2].mean()) for half in (0, 1)])
                 bar.advance()
         halves = np.array([log.done[str(number)] for number in range(networks)])
         choices = StagedChoice(np.stack([c.depths for c in drawn]), np.stack([c.configurations for c in drawn]))
-        return rank_correlations(self.estimate(True), self.estimate(False), choices, halves)
+        found = rank_correlations(self.estimate(True), self.estimate(False), choices, halves)
+        if networks >= FEWEST_COMPARED and np.ptp(halves.mean(1)):
+            found["fitted"] = compare_predictors(choices, halves.mean(1), len(self.space.configurations))
+        return found
 
 
 def _joined(pools: list[StagedChoice]) -> StagedChoice:

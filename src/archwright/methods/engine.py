@@ -105,16 +105,16 @@ def resume(
     run = Run.open(Path(folder))
     stop, progress = Stop(minutes), progress or Progress()
     if latency_ms:
-        _take_up_limits(_reopened(run, stop, progress), list(latency_ms))
+        _take_up_limits(reopened(run, stop, progress), list(latency_ms))
     answer = run.folder / "artifacts" / "result.json"
     if answer.exists():
         return SearchResult(run.folder, read_json(answer))
-    prepared = _reopened(run, stop, progress)
+    prepared = reopened(run, stop, progress)
     prepared.check()
     return _finish(prepared, resumed=True)
 
 
-def _reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
+def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
     """The method of a run, as the run was configured but for ``changes``."""
     values = {**run.configuration, **changes}
     configuration = validated(Configuration, values, f"configuration in {run.folder}")
@@ -137,7 +137,7 @@ def _take_up_limits(method: Method, latency_ms: list[float]) -> None:
     new = [limit for limit in dict.fromkeys(latency_ms) if limit not in known]
     if new:
         limits = {**method.limits, "latency_ms": [*known, *new]}
-        _reopened(context.run, context.stop, context.progress, limits=limits).check()
+        reopened(context.run, context.stop, context.progress, limits=limits).check()
         with context.run.locked():
             context.run.reopen({"limits": limits}, method.redone_for_limits)
 

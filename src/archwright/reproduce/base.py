@@ -28,6 +28,11 @@ _STUDIES7 = "archwright.reproduce.thesis7_studies"
 reproductions = Registry(
     "reproduction",
     Entry("binas-2", "archwright.reproduce.binas:binas_2", "rank correlations of the BINAS predictor and its parts"),
+    Entry(
+        "binas-compare",
+        "archwright.reproduce.binas_compare:binas_compare",
+        "BINAS beside random, evolution and uniform networks at three limits",
+    ),
     Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
     Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
     Entry("binas-fig6", "archwright.reproduce.binas:binas_fig6", "what each design decision is worth"),

@@ -115,6 +115,7 @@ def binas_fig3(settings: Settings) -> Outcome:
     rows.append(Row("epochs saved by one pool", "factor", None, EPOCHS[-1] / enough[0] if enough else None))
     notes = [
         f"synthetic accuracies, 240 + 15 decisions, 0/1 outcomes, {EPOCH} images an epoch, {JUDGED} networks judged",
+        f"the terms are {SPREAD:g} times those of binas-fig4, so that networks differ by points as a supernet's do",
         "the paper prints curves, no numbers; its 256 measurements took 10 epochs each (2,560)",
         f"epochs saved: {EPOCHS[-1]} of separate measurements against the fewest tried of one pool that do as well",
     ]
@@ -204,7 +205,8 @@ def finished_search(settings: Settings) -> SearchResult:
     return search("binas", run=folder, data=data, progress=settings.progress, **SEARCH)
 
 
-def _scale(settings: Settings, result: SearchResult) -> str:
+def search_scale(settings: Settings, result: SearchResult) -> str:
+    """At which size the search ran, in words."""
     size = result.best["scale"]["image_size"]
     return f"{settings.images_note()}, {size} px, {SEARCH['epochs']} + {SEARCH['supernet_epochs']} epochs, one seed"
 
@@ -220,11 +222,15 @@ def binas_2(settings: Settings) -> Outcome:
         for place, measure in enumerate(("kendall", "spearman")):
             paper = printed[key][place] if key in printed else None
             rows.append(Row(f"{names.get(key, key)}: {measure}", measure, paper, ranks[key][measure]))
+    for key, found in ranks.get("fitted", {}).items():
+        label = f"{key}, fitted to networks (5 folds)"
+        rows += [Row(f"{label}: {measure}", measure, None, value) for measure, value in found.items()]
     notes = [
         f"{ranks['networks']} random sub-networks on the supernet, {result.answer['evaluations']} rows in the pool",
         "the paper: ImageNet at 224 px, 500 sub-networks, 2,560 validation epochs",
+        f"fitted: four fifths of the {ranks['networks']} measured networks predict the rest; each cost an epoch",
     ]
-    return Outcome(_scale(settings, result), rows, notes)
+    return Outcome(search_scale(settings, result), rows, notes)
 
 
 def binas_fig6(settings: Settings) -> Outcome:
@@ -243,4 +249,4 @@ def binas_fig6(settings: Settings) -> Outcome:
         "the deviation is the standard error; the paper prints bars, no numbers",
         "in the paper depth, expansion and squeeze-excite gain more in later stages, and larger kernels least of all",
     ]
-    return Outcome(_scale(settings, result), rows, notes)
+    return Outcome(search_scale(settings, result), rows, notes)
