@@ -61,7 +61,7 @@ class Contributions:
             best = int(gain.argmax())
             subject = name[0].upper() + name[1:]
             mean, mean_error = float(gain.mean()), float(np.sqrt((error**2).sum())) / len(gain)
-            if gain[best] < 2 * error[best]:
+            if gain[best] <= 2 * error[best]:
                 found.append(
                     f"{subject}: no stage gains more than the noise ({mean:+.2f} ± {mean_error:.2f} on average)."
                 )

