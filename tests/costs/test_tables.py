@@ -15,6 +15,7 @@ from archwright.costs import tables
 from archwright.costs.measure import Timing
 from archwright.costs.tables import ROUNDS, Correction, LatencyTable, fit_correction, measure_table, parts
 from archwright.errors import InputError
+from archwright.solvers import StagedProblem, milp
 from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.mbconv_network import MbConvNetwork
 
@@ -166,6 +167,23 @@ def test_one_spoilt_network_hardly_moves_the_correction() -> None:
     measured[3] *= 2
     correction = fit_correction(sums, measured)
     assert pytest.approx(correction.slope * 7 + correction.intercept_ms, rel=0.01) == 1.2 * 7 + 0.5
+
+
+def test_limits_on_two_devices_are_met_at_once(calls: list[str]) -> None:
+    here, elsewhere = measure_table(SPACE), measure_table(SPACE)
+    slow = {key: entry.model_copy(update={"median_ms": 9.0}) for key, entry in elsewhere.entries.items() if "k5" in key}
+    elsewhere = elsewhere.model_copy(update={"entries": {**elsewhere.entries, **slow}})
+    costs = here.costs(SPACE) | elsewhere.costs(SPACE, "telephone_ms")
+    values = np.random.default_rng(0).random((SPACE.stages, SPACE.most_blocks, len(SPACE.configurations)))
+    depths = (SPACE.scale.depths,) * SPACE.stages
+    problem = StagedProblem(values, costs.block_costs, np.zeros(values.shape[:2]), {}, depths, 0.0, costs.fixed_costs)
+    middle = {name: sum(problem.cost_range(name)) / 2 for name in problem.resources}
+    solution = milp.solve(problem, middle)
+    assert all(solution.costs[name] <= middle[name] for name in middle)
+    drawn = problem.sample(20_000, np.random.default_rng(1))
+    found, spent = problem.evaluate(drawn)
+    within = np.logical_and.reduce([spent[name] <= middle[name] for name in middle])
+    assert found[within].max() <= solution.value + 1e-9
 
 
 def test_really_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ def test_another_device_and_several_resources_use_the_supernet_again(finished: S
     table = str(counted_table(tmp_path / "other.json", classes=2, device="a telephone"))
     least, most = reach(table)
     params = SPACE.cost(SPACE.lightest(), SPACE.scale).params * 1.2
-    limits = {"latency_ms": (least + most) / 2, "params": params}
+    limits = {"latency_ms": (least + most) / 2, "params": params, "memory_bytes": 1e6}
     seen = Lines()
     result = again(
         finished, tmp_path / "run", latency_table=table, limits=limits, verify=True, progress=seen, rank_networks=0

@@ -17,7 +17,9 @@ import click
 @click.option("--backend", default="eager", show_default=True, type=click.Choice(["eager", "onnxruntime"]))
 @click.option("--threads", default=1, show_default=True, help="Of the back end.")
 @click.option("--batch", default=1, show_default=True, help="Images a call.")
-@click.option("--repeats", default=50, show_default=True, help="Calls that count.")
+@click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16", "float16"]))
+@click.option("--warm-up", default=10, show_default=True, help="Calls before those, in each of the rounds.")
+@click.option("--repeats", default=50, show_default=True, help="Calls that count, over all rounds.")
 @click.option("--networks", default=20, show_default=True, help="Whole networks the correction is fitted on.")
 @click.option("--validation-networks", default=0, show_default=True, help="Others it is tried on.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the table; default: in the runs folder.")
@@ -32,6 +34,8 @@ def latency_command(
     backend: str,
     threads: int,
     batch: int,
+    dtype: str,
+    warm_up: int,
     repeats: int,
     networks: int,
     validation_networks: int,
@@ -56,7 +60,7 @@ def latency_command(
         images = load_data(DataRequest(data, 0))
         image_size, classes, image_channels = images.image_size, images.classes, images.image_channels
     chosen = MbConv(scale_for(image_size, classes, image_channels).changed(width=width))
-    timing = Timing(backend, threads, batch, repeats=repeats)  # type: ignore[arg-type]
+    timing = Timing(backend, threads, batch, dtype, warm_up, repeats)  # type: ignore[arg-type]
     path = out or runs_root() / "latency" / f"{space}-{image_size}px-{backend}-{threads}.json"
     log, begin = path.with_suffix(".jsonl"), time.perf_counter()
     path.parent.mkdir(parents=True, exist_ok=True)

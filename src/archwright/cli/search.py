@@ -12,7 +12,12 @@ from pydantic.fields import FieldInfo
 
 from archwright.methods.registry import methods
 
-_LIMITS = {"params": "parameters", "macs": "multiply-accumulates", "latency_ms": "latency in milliseconds"}
+_LIMITS = {
+    "params": "parameters",
+    "macs": "multiply-accumulates",
+    "latency_ms": "latency in milliseconds",
+    "memory_bytes": "weights and activations of one image in bytes (binas)",
+}
 
 
 class SearchGroup(click.Group):

@@ -63,7 +63,7 @@ def show_answer(result: SearchResult, as_json: bool) -> None:
         console.print(f"Use it with: archwright predict {answer['run']} IMAGE...", markup=False)
 
 
-_UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates"}
+_UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates", "memory_bytes": "bytes"}
 
 
 def _show_models(result: SearchResult) -> None:

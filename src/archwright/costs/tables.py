@@ -132,13 +132,17 @@ class LatencyTable(_Frozen):
             if wanted != found:
                 raise InputError(f"a latency table with {name} {wanted}", f"{found}", "Measure one for these settings.")
 
-    def costs(self, space: MbConv) -> StagedCosts:
-        """``latency_ms`` for the solvers: LAT = fixed + sum over present blocks, corrected where that was fitted."""
+    def costs(self, space: MbConv, resource: str = "latency_ms") -> StagedCosts:
+        """Latency for the solvers: LAT = fixed + sum over present blocks, corrected where that was fitted.
+
+        Tables of several devices join by ``|`` under different names of ``resource``, and a limit on each goes to
+        :func:`archwright.solvers.milp.solve`.
+        """
         self.check(space)
         slope, intercept = (self.correction.slope, self.correction.intercept_ms) if self.correction else (1.0, 0.0)
         blocks = slope * block_table(space, lambda block: self.entries[str(block)].median_ms)
         fixed = self.entries[start_key(space.scale)].median_ms + self.entries[end_key(space)].median_ms
-        return StagedCosts({"latency_ms": blocks}, {"latency_ms": slope * fixed + intercept})
+        return StagedCosts({resource: blocks}, {resource: slope * fixed + intercept})
 
     def predict(self, space: MbConv, architectures: Sequence[MbConvArchitecture]) -> NDArray[np.float64]:
         """Milliseconds of each architecture, (n,)."""

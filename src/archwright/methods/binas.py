@@ -44,6 +44,8 @@ from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.training import Recipe
 
+LIMITED = (*RESOURCES, "memory_bytes")
+"""What limits may be on."""
 SHARES_OF_RANGE = (0.25, 0.5)
 """Where between the fastest and the slowest network the limits are that a search without limits gets."""
 FRONT_SHOWN = 50
@@ -142,8 +144,8 @@ class Binas(Method):
         problem = self._problem(costs, None)
         for limits in self.context.configuration.limit_sets:
             for name, limit in limits.items():
-                if name not in RESOURCES:
-                    raise unknown_name("limit", name, RESOURCES)
+                if name not in LIMITED:
+                    raise unknown_name("limit", name, LIMITED)
                 if not np.isfinite(limit):
                     raise InputError(f"a number as limit of {name}", str(limit))
                 if name in problem.resources and limit < problem.cost_range(name)[0]:

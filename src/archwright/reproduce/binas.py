@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
+from archwright.data.request import load_data
 from archwright.methods.engine import SearchResult, resume, search
 from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.runs.files import read_json
@@ -184,7 +185,6 @@ def binas_fig4(settings: Settings) -> Outcome:
 # --- Table 2 and Fig. 6: one search ----------------------------------------------------------------------------------
 
 SEARCH: dict[str, Any] = {
-    "scale": "mbconv-32-fast",
     "epochs": 36,
     "supernet_epochs": 48,
     "final_epochs": 5,
@@ -203,7 +203,8 @@ def finished_search(settings: Settings) -> SearchResult:
         if read_json(folder / "run.json")["configuration"]["data"] == data:
             return resume(folder, progress=settings.progress)
         shutil.rmtree(folder)  # of other images
-    return search("binas", run=folder, data=data, progress=settings.progress, **SEARCH)
+    scale = "mbconv-32-fast" if load_data(settings.images()).image_size == 32 else "small"
+    return search("binas", run=folder, data=data, scale=scale, progress=settings.progress, **SEARCH)
 
 
 def search_scale(settings: Settings, result: SearchResult) -> str:
