@@ -149,10 +149,20 @@ def test_a_table_measured_here_and_a_limit_above_the_maximum(
     assert result.best["steps"] == 0
 
 
-def test_a_further_limit_costs_only_its_own_model(finished: SearchResult, table: str, tmp_path: Path) -> None:
+def test_a_further_limit_costs_only_its_own_model(
+    finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
-    trained = (folder / "artifacts" / "supernet.safetensors").stat().st_mtime_ns
+    tuned: list[str] = []
+    original = Binas._tune_one
+
+    def counting(self: Binas, architecture: MbConvArchitecture, name: str, *rest: Any) -> Any:
+        tuned.append(name)
+        return original(self, architecture, name, *rest)
+
+    monkeypatch.setattr(Binas, "_tune_one", counting)
+    monkeypatch.setattr(SupernetWork, "estimate", clear_estimate)  # so that a larger limit has a larger network
     least, most = reach(table)
     with pytest.raises(InfeasibleError, match="Reachable"):
         aw.resume(folder, latency_ms=[least / 2])
@@ -164,8 +174,38 @@ def test_a_further_limit_costs_only_its_own_model(finished: SearchResult, table:
     assert third["limits"] == {"latency_ms": limit}
     assert third["latency_ms"] <= limit
     assert load_model(folder / third["model"]).architecture == SPACE.parse(third["architecture"])
-    assert (folder / "artifacts" / "supernet.safetensors").stat().st_mtime_ns == trained
+    assert tuned == [Path(third["model"]).stem]
     assert aw.resume(folder, latency_ms=[limit]).answer == result.answer  # known already
+
+
+def test_a_further_limit_that_no_network_meets_leaves_the_answer(
+    finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.folder, folder)
+    least, most = reach(table)
+
+    def fail(*_: Any) -> Any:
+        raise InfeasibleError("too slow here")
+
+    monkeypatch.setattr(Binas, "_choose", fail)  # as when the machine is slower than its table
+    with pytest.raises(InfeasibleError, match="too slow here"):
+        aw.resume(folder, latency_ms=[0.3 * least + 0.7 * most])
+    again = aw.resume(folder).answer
+    assert {**again, "seconds": 0, "run": ""} == {**finished.answer, "seconds": 0, "run": ""}
+
+
+def test_only_finished_runs_with_a_latency_limit_take_another(finished: SearchResult, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.folder, folder)
+    (folder / "artifacts" / "result.json").unlink()
+    with pytest.raises(InputError, match="finished"):
+        aw.resume(folder, latency_ms=[5.0])
+    header = json.loads((folder / "run.json").read_text())
+    header["configuration"]["limits"] = {"params": 1e6}
+    (folder / "run.json").write_text(json.dumps(header))
+    with pytest.raises(InputError, match="several latency limits"):
+        aw.resume(folder, latency_ms=[5.0])
 
 
 def test_a_run_with_one_answer_takes_no_further_limit(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_autoaugment_is_added_to_the_augmentation_of_the_data(
     assert method.work.batches(method._supernet_recipe()).augment == usual
 
 
-def test_a_network_is_tuned_with_autoaugment_and_checked_before(
+def test_a_real_tuning_with_autoaugment_and_a_moving_average_stays_finite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = prepared(tmp_path / "run", tune_autoaugment=True, tune_ema=0.9)

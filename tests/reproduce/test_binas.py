@@ -65,9 +65,11 @@ def test_table_2_and_figure_6_share_one_search(tmp_path: Path, monkeypatch: pyte
     settings = Settings(tmp_path / "binas-2", data="random:classes=2,size=8,channels=1,count=120")
     table = binas.binas_2(settings)
     assert [row.paper for row in table.rows[:6]] == [0.84, 0.97, 0.29, 0.42, 0.66, 0.85]
-    begun = (tmp_path / "binas-search" / "run.json").stat().st_mtime_ns
+    (folder,) = tmp_path.glob("binas-search-*")
+    begun = (folder / "run.json").stat().st_mtime_ns
     figure = binas.binas_fig6(Settings(tmp_path / "binas-fig6", data=settings.data))
-    assert (tmp_path / "binas-search" / "run.json").stat().st_mtime_ns == begun
+    assert (folder / "run.json").stat().st_mtime_ns == begun
+    assert list(tmp_path.glob("binas-search-*")) == [folder]
     assert len(figure.rows) == 30  # six decisions, five stages
 
 

@@ -18,7 +18,7 @@ import click
 @click.option("--threads", default=1, show_default=True, help="Of the back end.")
 @click.option("--batch", default=1, show_default=True, help="Images a call.")
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16", "float16"]))
-@click.option("--warm-up", default=10, show_default=True, help="Calls before those, in each of the rounds.")
+@click.option("--warm-up", default=10, show_default=True, help="Calls that do not count, in each of the rounds.")
 @click.option("--repeats", default=50, show_default=True, help="Calls that count, over all rounds.")
 @click.option("--networks", default=20, show_default=True, help="Whole networks the correction is fitted on.")
 @click.option("--validation-networks", default=0, show_default=True, help="Others it is tried on.")
@@ -61,7 +61,10 @@ def latency_command(
         image_size, classes, image_channels = images.image_size, images.classes, images.image_channels
     chosen = MbConv(scale_for(image_size, classes, image_channels).changed(width=width))
     timing = Timing(backend, threads, batch, dtype, warm_up, repeats)  # type: ignore[arg-type]
-    path = out or runs_root() / "latency" / f"{space}-{image_size}px-{backend}-{threads}.json"
+    scale = chosen.scale
+    shape = f"{scale.image_channels}x{image_size}px-{scale.classes}classes-width{scale.width:g}"
+    name = f"{space}-{shape}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
+    path = out or runs_root() / "latency" / name
     log, begin = path.with_suffix(".jsonl"), time.perf_counter()
     path.parent.mkdir(parents=True, exist_ok=True)
     with TerminalProgress().task("measuring", 0) as bar:
@@ -101,5 +104,6 @@ def latency_command(
     click.echo(f"Whole networks take {slope:.3f} times the sum of their parts {intercept:+.3f} ms.")
     if correction.median_error is not None:
         click.echo(f"Median error on {validation_networks} other networks: {100 * correction.median_error:.1f} %.")
-        click.echo(f"Two measurements of one of them differ by {100 * (correction.repeat_noise or 0):.1f} % (median).")
+        assert correction.repeat_noise is not None
+        click.echo(f"Two halves of the measurement of one differ by {100 * correction.repeat_noise:.1f} % (median).")
     click.echo(f"Use it with: archwright search binas --latency-table {path}")

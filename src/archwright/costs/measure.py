@@ -143,6 +143,7 @@ def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Call
         torch.onnx.export(module, (example,), buffer, dynamo=False)  # type: ignore[arg-type]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = timing.threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle sessions must not slow others
     session = onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"])
     feed: dict[str, Any] = {session.get_inputs()[0].name: example.numpy()}
     return lambda: session.run(None, feed)

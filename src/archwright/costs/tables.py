@@ -78,7 +78,7 @@ class Correction(_Frozen):
     median_error: float | None = None
     """Median of |predicted - measured| / measured over the validation networks."""
     repeat_noise: float | None = None
-    """How far two measurements of one network are apart: the same of its odd rounds against its even ones."""
+    """How far two halves of one network's measurement are apart: the same of its odd rounds against its even ones."""
 
 
 class LatencyTable(_Frozen):
@@ -288,10 +288,10 @@ def _resumed(lines: JsonLines, provenance: Provenance) -> dict[tuple[int, str], 
     """What an interrupted measurement left; its first line says how it was measured."""
     records = list(lines)
     if not records:
-        lines.append({"provenance": provenance.model_dump()})
+        lines.append({"provenance": provenance.model_dump(), "rounds": ROUNDS})
         return {}
     before = records[0].get("provenance")
-    if before != provenance.model_dump():
+    if before != provenance.model_dump() or records[0].get("rounds") != ROUNDS:
         raise InputError(
             f"a measurement as it was begun in {lines.path} ({before})",
             f"{provenance.model_dump()}",

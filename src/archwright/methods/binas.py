@@ -37,6 +37,7 @@ from archwright.methods.base import RESOURCES, Method, Options, Stage
 from archwright.methods.binas_supernet import OnePath, SupernetWork
 from archwright.methods.work import measure as accuracy_of
 from archwright.runs.files import Json, write_atomic, write_json
+from archwright.runs.progress import Progress
 from archwright.solvers import milp, pareto
 from archwright.solvers.predictors import StagedEstimate, shrunk
 from archwright.solvers.problem import Solution, StagedProblem
@@ -127,17 +128,21 @@ class Binas(Method):
         if self.options.supernet is not None:
             _ = self.work.trained
         costs = counted_costs(self.space)
-        measured = self.context.run.folder / "artifacts" / "latency.json"
-        if self.options.latency_table is not None:
+        if self.context.run.header and self.context.run.stage_result("table") is not None:
+            costs |= self._kept_table.costs(self.space)
+        elif self.options.latency_table is not None:
             costs |= self._given_table().costs(self.space)
-        elif measured.exists():
-            costs |= LatencyTable.load(measured).costs(self.space)
         self._check_limits(costs)
 
     def _given_table(self) -> LatencyTable:
         table = LatencyTable.load(Path(self.options.latency_table or ""))
         table.check(self.space)
         return table
+
+    @property
+    def _kept_table(self) -> LatencyTable:
+        """The run's own copy, which everything after the stage ``table`` goes by."""
+        return LatencyTable.load(self.context.run.artifact("latency.json"))
 
     def _check_limits(self, costs: StagedCosts) -> None:
         """Refuse limits that no network meets, among those whose costs are known already."""
@@ -226,6 +231,8 @@ class Binas(Method):
         if not context.configuration.limits:
             chosen = " and ".join(f"{one['latency_ms']:.3g} ms" for one in _limits_within(least, most))
             context.progress.say(f"No limit was given (--latency-ms): {chosen} are taken.")
+        for limits in context.configuration.limit_sets:
+            _say_if_loose(limits, most, context.progress)
         timed = self.options.verify and table.provenance.device == device_name()
         reference = asdict(self.latency_of(self.space.lightest(), table)) if timed else None
         return {
@@ -253,14 +260,13 @@ class Binas(Method):
         def progress(done: int, total: int) -> None:
             self.context.stop.check()  # every finished measurement is in the log
             bar.advance()
-            bar.note(f"{done} of {total} parts")
+            bar.note(f"{done} of {total} measurements")
 
         return progress
 
     @property
     def _costs(self) -> StagedCosts:
-        table = LatencyTable.load(self.context.run.artifact("latency.json"))
-        return counted_costs(self.space) | table.costs(self.space)
+        return counted_costs(self.space) | self._kept_table.costs(self.space)
 
     def _problem(self, costs: StagedCosts, estimate: StagedEstimate | None) -> StagedProblem:
         """Values in percent; without an estimate all are zero, which is enough for ranges."""
@@ -313,19 +319,13 @@ class Binas(Method):
 
     def _verify(self) -> Json:
         """The chosen network of every limit; where it is timed, one whose ninetieth percentile meets the limit."""
-        context, table = self.context, LatencyTable.load(self.context.run.artifact("latency.json"))
-        problem = self.problem
-        timed = self.result("table")["reference"] is not None
+        context, table, problem = self.context, self._kept_table, self.problem
+        timed = self.result("table")["reference"] is not None and table.provenance.device == device_name()
         if self.options.verify and not timed:
             context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
-        log, found, most = context.run.items("verify"), [], self.result("table")["most_ms"]
+        log, found = context.run.items("verify"), []
         with context.progress.task("timing the chosen networks", len(self._limit_sets)) as bar:
             for limits in self._limit_sets:
-                if limits.get("latency_ms", 0.0) > most:
-                    context.progress.say(
-                        f"The limit {limits['latency_ms']:g} ms is above the slowest network's {most:.3g} ms: "
-                        "it binds nothing."
-                    )
                 key = json.dumps(limits)
                 if key not in log.done:
                     log.record(key, self._choose(problem, limits, table if timed else None))
@@ -344,6 +344,7 @@ class Binas(Method):
             "architecture": str(self.space.from_choice(solution.choice)),
             "predicted_accuracy": solution.value,
             "predicted_latency_ms": solution.costs["latency_ms"],
+            "memory_bytes": solution.costs["memory_bytes"],
             "measured_latency_ms": None if latency is None else asdict(latency),
             "slowdown": slowdown,
             "steps": steps,
@@ -394,12 +395,13 @@ class Binas(Method):
         low, median, high = (timed[name] / slowdown[name] for name in ("low_ms", "median_ms", "high_ms"))
         return Latency(median, min(low, median), max(median, high)), slowdown["median_ms"]
 
-    def latency_of(self, architecture: MbConvArchitecture, table: LatencyTable) -> Latency:
-        """On this device, in the way the table was measured."""
+    def latency_of(self, architecture: MbConvArchitecture, table: LatencyTable, space: MbConv | None = None) -> Latency:
+        """On this device, in the way the table was measured; of the search's space unless another one is given."""
         kept = table.provenance.model_dump(exclude={"device", "versions"})
-        scale = self.space.scale
+        space = space or self.space
+        scale = space.scale
         shape = (scale.image_channels, scale.image_size, scale.image_size)
-        network = self.space.build(architecture, scale)
+        network = space.build(architecture, scale)
         return min((measure(network, shape, Timing(**kept)) for _ in range(ROUNDS)), key=lambda one: one.high_ms)
 
     # --- models ---
@@ -409,12 +411,12 @@ class Binas(Method):
         context, log = self.context, self.context.run.items("tune")
         texts = list(dict.fromkeys(one["architecture"] for one in self.result("verify")["chosen"]))
         recipe = self.tuning_recipe()
-        with context.progress.task("fine-tuning", len(texts) * recipe.epochs * len(self.work.batches(recipe))) as bar:
-            for text in texts:
-                if text not in log.done:
-                    name = f"model-{len(log.done) + 1}"
-                    log.record(text, self._tune_one(self.space.parse(text), name, recipe, bar))
-                    context.run.checkpoints(f"tune/{name}").clear()
+        waiting = [text for text in texts if text not in log.done]
+        with context.progress.task("fine-tuning", len(waiting) * recipe.epochs * len(self.work.batches(recipe))) as bar:
+            for text in waiting:
+                name = f"model-{len(log.done) + 1}"
+                log.record(text, self._tune_one(self.space.parse(text), name, recipe, bar))
+                context.run.checkpoints(f"tune/{name}").clear()
         if not has_onnx():
             context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
         return {"models": {text: log.done[text] for text in texts}}
@@ -457,6 +459,8 @@ class Binas(Method):
             source = (context.run.folder / best["model"]).with_suffix(suffix)
             if source.exists():
                 write_atomic(context.run.artifact(f"best{suffix}"), source.read_bytes())
+            else:
+                context.run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
         context.run.artifact("start.safetensors").unlink(missing_ok=True)
         solved, measure_result = self.result("solve"), self.result("measure")
         return {
@@ -470,6 +474,13 @@ class Binas(Method):
             "latency_on": self.result("table")["device"],
             "evaluations": measure_result["rows"],
         }
+
+
+def _say_if_loose(limits: dict[str, float], most_ms: float, progress: Progress) -> None:
+    """A latency limit above the slowest network is no error, and said."""
+    limit = limits.get("latency_ms", 0.0)
+    if limit > most_ms:
+        progress.say(f"The limit {limit:g} ms is above the slowest network's {most_ms:.3g} ms: it binds nothing.")
 
 
 def _limits_within(least_ms: float, most_ms: float) -> list[dict[str, float]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from archwright.device import Device
-from archwright.errors import InputError, Interrupted
+from archwright.errors import InfeasibleError, InputError, Interrupted
 from archwright.methods.base import Context, Method
 from archwright.methods.configuration import Configuration, validated
 from archwright.methods.registry import methods
@@ -105,7 +105,7 @@ def resume(
     run = Run.open(Path(folder))
     stop, progress = Stop(minutes), progress or Progress()
     if latency_ms:
-        _take_up_limits(reopened(run, stop, progress), list(latency_ms))
+        return _with_limits(run, list(latency_ms), stop, progress)
     answer = run.folder / "artifacts" / "result.json"
     if answer.exists():
         return SearchResult(run.folder, read_json(answer))
@@ -123,23 +123,31 @@ def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method
     return method
 
 
-def _take_up_limits(method: Method, latency_ms: list[float]) -> None:
-    """Add latency limits to a run; what depends on them will be done again."""
-    context = method.context
-    if not method.redone_for_limits:
+def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> SearchResult:
+    """The answer of a finished run with further latency limits; it is as before where one of them cannot be met."""
+    method = reopened(run, stop, progress)
+    before = method.limits
+    if not method.redone_for_limits or "latency_ms" not in before:
         raise InputError(
-            "a run of a method that answers several limits (binas)",
-            f"one of {method.name!r}",
+            "a finished run of a method that answers several latency limits (binas)",
+            f"one of {method.name!r} with limits on {', '.join(before) or 'nothing'}",
             "Start a new search with --latency-ms.",
         )
-    before = method.limits.get("latency_ms", [])
-    known = before if isinstance(before, list) else [before]
-    new = [limit for limit in dict.fromkeys(latency_ms) if limit not in known]
-    if new:
-        limits = {**method.limits, "latency_ms": [*known, *new]}
-        reopened(context.run, context.stop, context.progress, limits=limits).check()
-        with context.run.locked():
-            context.run.reopen({"limits": limits}, method.redone_for_limits)
+    if run.status() != "finished":
+        raise InputError("a finished run", f"an unfinished one in {run.folder}", "Continue it first without --limit.")
+    known = before["latency_ms"] if isinstance(before["latency_ms"], list) else [before["latency_ms"]]
+    wanted = dict.fromkeys([*known, *map(float, latency_ms)])
+    prepared = reopened(run, stop, progress, limits={**before, "latency_ms": list(wanted)})
+    prepared.check()
+    with run.locked():
+        run.reopen({"limits": prepared.context.configuration.limits}, method.redone_for_limits)
+    try:
+        return _finish(prepared, resumed=True)
+    except InfeasibleError:
+        with run.locked():
+            run.reopen({"limits": before}, method.redone_for_limits)
+        _finish(reopened(run, stop, progress), resumed=True)
+        raise
 
 
 def _say_differences(context: Context) -> None:

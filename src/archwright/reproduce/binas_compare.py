@@ -7,93 +7,96 @@ All but the last share the supernet of the search behind table 2, and their netw
   every limit anew, so that three limits cost three pools;
 - evolution on the supernet: the same number of validations, spent on mutations;
 - uniform networks: one depth and one block everywhere, as wide as the limit allows, trained from scratch, each for a
-  third of the time that the search's trainings and its pool took.
+  third of the time that the search's trainings, its pool and BINAS' three tunings took.
+
+What is finished is kept beside the search, so that a killed comparison goes on.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, product
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
 
-from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
+from archwright.errors import InfeasibleError
 from archwright.execution.base import Item, run_items
 from archwright.methods.binas import Binas
 from archwright.methods.engine import reopened
-from archwright.methods.work import TrainingJob, train_and_measure
+from archwright.methods.work import TrainingJob, train_and_measure, train_network
 from archwright.methods.work import measure as accuracy_of
 from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.reproduce.binas import finished_search, search_scale
 from archwright.runs.files import Json, read_json, write_json
-from archwright.runs.progress import Progress
-from archwright.runs.run import ItemLog, Run
+from archwright.runs.progress import Bar, Progress
+from archwright.runs.run import Run
 from archwright.runs.stop import Stop
-from archwright.solvers import pareto
+from archwright.solvers import StagedProblem, pareto
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, MbConvBlock
-from archwright.spaces.mbconv_scale import MbConvScale
-from archwright.training import train
 
 SHARES = (0.2, 0.4, 0.6)
 """Where between the fastest and the slowest network the limits are."""
 TUNE_EPOCHS = 5
 POPULATION = 12
 TOURNAMENT = 4
+EMPTY_DRAWS = 100
+"""Draws of 100,000 random networks after which a limit counts as one that none meets."""
 UNIFORM_BLOCK = (6, 3, False)
 """Expansion, kernel and squeeze-excite of the uniform networks: the block of MobileNetV2."""
 UNIFORM_WIDTHS = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 TRAINING_STAGES = ("heaviest", "supernet", "measure")
-ARMS = ("BINAS", "random sub-networks", "evolution on the supernet", "uniform network")
+TUNED_ARMS = ("BINAS", "random sub-networks", "evolution on the supernet")
+UNIFORM = "uniform network"
 
 
 def binas_compare(settings: Settings) -> Outcome:
     """Test accuracy after tuning at three limits, and the latency measured here."""
     result = finished_search(settings)
-    method = opened(result.folder, settings.progress)
-    table = LatencyTable.load(result.folder / "artifacts" / "latency.json")
-    least, most = method.problem.cost_range("latency_ms")
-    limits = [round(least + share * (most - least), 3) for share in SHARES]
-    chosen = _kept(settings.folder / "chosen.json", lambda: choose(method, table, limits, settings))
-    seconds = stage_seconds(Run.open(result.folder))
+    choosing = Choosing(result.folder, settings.progress)
+    method, run = choosing.method, choosing.method.context.run
+    chosen = choosing.all()
     items = [
-        Item(f"{arm} {limit}", {"run": str(result.folder), "architecture": chosen[str(limit)][arm]})
-        for limit, arm in product(limits, ARMS[:-1])
+        Item(one["architecture"], {"run": str(result.folder), "architecture": one["architecture"]})
+        for (_, arm), one in chosen.items()
+        if arm in TUNED_ARMS
     ]
-    items += [
-        Item(f"{ARMS[-1]} {limit}", {"run": str(result.folder), "seconds": seconds / 3, **chosen[str(limit)][ARMS[-1]]})
-        for limit in limits
+    items = list({item.key: item for item in items}.values())
+    trained, executor = run.items("compare-trained"), settings.executor
+    with settings.progress.task("tuning", len(items), sum(item.key in trained.done for item in items)) as bar:
+        found = run_items(executor, tune_item, items, trained, Stop(), bar)
+    tuning = sum(found[chosen[limit, TUNED_ARMS[0]]["architecture"]]["seconds"] for limit in choosing.limits)
+    seconds = (stage_seconds(run) + tuning) / len(choosing.limits)
+    shapes = [chosen[limit, UNIFORM] for limit in choosing.limits]
+    items = [
+        Item(f"depth {one['depth']} width {one['width']}", {"run": str(result.folder), "seconds": seconds, **one})
+        for one in shapes
     ]
-    log = ItemLog(settings.folder / "trained.jsonl")
-    items.sort(key=lambda item: "seconds" not in item.payload)  # the longest first
-    with settings.progress.task("training", len(items), sum(item.key in log.done for item in items)) as bar:
-        found = run_items(settings.executor, train_item, items, log, Stop(), bar)
-    rows = []
-    for limit, arm in product(limits, ARMS):
-        one = found[f"{arm} {limit}"]
-        rows.append(Row(f"{limit} ms, {arm}", "% on test", None, one["accuracy"]))
-        rows.append(Row(f"{limit} ms, {arm}: measured", "ms", None, chosen[str(limit)][f"{arm} ms"]))
-    evaluations = chosen["evaluations"]
-    notes = [
-        f"search: {seconds / 60:.0f} min for heaviest network, supernet and pool; tuning {TUNE_EPOCHS} epochs each",
-        f"random and evolution: {evaluations} validations of whole sub-networks for every limit",
-        *(
-            f"{limit} ms, {ARMS[-1]}: depth {chosen[str(limit)][ARMS[-1]]['depth']}, width "
-            f"{chosen[str(limit)][ARMS[-1]]['width']}, {found[f'{ARMS[-1]} {limit}']['epochs']} epochs"
-            for limit in limits
-        ),
-        f"{len(method.context.data.test)} test images: a difference below about 2 points is no difference; one seed",
+    with settings.progress.task("uniform networks", len(items), sum(i.key in trained.done for i in items)) as bar:
+        found |= run_items(executor, train_uniform_item, items, trained, Stop(), bar)
+    rows, notes = [], []
+    for limit, arm in product(choosing.limits, (*TUNED_ARMS, UNIFORM)):
+        one = chosen[limit, arm]
+        key = one.get("architecture", f"depth {one.get('depth')} width {one.get('width')}")
+        rows.append(Row(f"{limit} ms, {arm}", "% on test", None, found[key]["accuracy"]))
+        rows.append(Row(f"{limit} ms, {arm}: measured", "ms", None, one["ms"]))
+        if arm == UNIFORM:
+            notes.append(f"{limit} ms, {arm}: {key}, {found[key]['epochs']} epochs")
+    count, mean = len(method.context.data.test), np.mean([row.ours or 0 for row in rows[::2]]) / 100
+    chance = 196 * sqrt(2 * mean * (1 - mean) / count)
+    notes += [
+        f"heaviest network, supernet and pool: {stage_seconds(run) / 60:.0f} min; tuning: {TUNE_EPOCHS} epochs each",
+        f"each uniform network: {seconds / 60:.0f} min",
+        f"random and evolution: {choosing.evaluations} validations of whole sub-networks for every limit",
+        f"{count} test images, one seed: differences below {chance:.1f} points are within the 95 % interval of chance",
     ]
     return Outcome(search_scale(settings, result), rows, notes)
-
-
-def _kept(path: Path, make: Callable[[], Json]) -> Json:
-    """What ``make`` gives, made once."""
-    if not path.exists():
-        write_json(path, make())
-    return read_json(path)
 
 
 def opened(folder: Path, progress: Progress | None = None) -> Binas:
@@ -104,86 +107,128 @@ def opened(folder: Path, progress: Progress | None = None) -> Binas:
 
 
 def stage_seconds(run: Run) -> float:
-    """What the search spent on training and on the pool; judging the predictor is not part of it."""
+    """What the search spent on training and on the pool; judging the predictor is not part of it.
+
+    A session that was killed left no time of death: what it did after its last stage began is not counted.
+    """
     kinds = [event for event in run.events() if event["kind"] in ("stage", "finished", "started", "interrupted")]
-    spent = [after["time"] - one["time"] for one, after in pairwise(kinds) if one.get("name") in TRAINING_STAGES]
-    return float(sum(spent))
+    sessions = [(one, after) for one, after in pairwise(kinds) if after["kind"] != "started"]
+    return float(sum(after["time"] - one["time"] for one, after in sessions if one.get("name") in TRAINING_STAGES))
 
 
 # --- choosing ---------------------------------------------------------------------------------------------------------
 
 
-def choose(method: Binas, table: LatencyTable, limits: list[float], settings: Settings) -> Json:
-    """Each arm's network at each limit, and its median latency in ms."""
-    rows = method.context.run.stage_result("measure")
-    evaluations = max(1, rows["rows"] // len(method.context.data.validation)) if rows else 1
-    found: dict[str, Json] = {"evaluations": evaluations}
-    with settings.progress.task("choosing sub-networks", 2 * evaluations * len(limits)) as bar:
-        for number, limit in enumerate(limits):
+@dataclass
+class Choosing:
+    """Each arm's network at each limit."""
 
-            def accuracy(architecture: MbConvArchitecture) -> float:
-                bar.advance()
-                return float(method.work.outcomes(method.space.to_choice(architecture)).mean())
+    folder: Path
+    progress: Progress
 
-            exact = method.space.from_choice(pareto.solve(method.problem, "latency_ms", limit).choice)
-            drawn = within(method, limit, np.random.default_rng([number, 0]))
-            picked = {
-                ARMS[0]: exact,
-                ARMS[1]: max((next(drawn) for _ in range(evaluations)), key=accuracy),
-                ARMS[2]: evolved(method, table, limit, evaluations, accuracy, np.random.default_rng([number, 1])),
-            }
-            depth, width, uniform_ms = uniform(method.space.scale, limit, method.timing)
-            found[str(limit)] = {
-                **{arm: str(architecture) for arm, architecture in picked.items()},
-                **{f"{arm} ms": method.latency_of(one, table).median_ms for arm, one in picked.items()},
-                ARMS[3]: {"depth": depth, "width": width},
-                f"{ARMS[3]} ms": uniform_ms,
-            }
-    return found
+    @cached_property
+    def method(self) -> Binas:
+        """The search."""
+        return opened(self.folder, self.progress)
 
+    @cached_property
+    def problem(self) -> StagedProblem:
+        """Predicted accuracy and costs."""
+        return self.method.problem
 
-def within(method: Binas, limit: float, rng: np.random.Generator) -> Iterator[MbConvArchitecture]:
-    """Random sub-networks that the table predicts within the limit."""
-    while True:
-        choices = method.problem.sample(100_000, rng)
-        costs = method.problem.evaluate(choices)[1]["latency_ms"]
-        for place in np.flatnonzero(costs <= limit):
-            yield method.space.from_choice(choices[int(place)])
+    @cached_property
+    def table(self) -> LatencyTable:
+        """The search's own."""
+        return LatencyTable.load(self.folder / "artifacts" / "latency.json")
 
+    @cached_property
+    def limits(self) -> list[float]:
+        """In milliseconds."""
+        least, most = self.problem.cost_range("latency_ms")
+        return [round(least + share * (most - least), 3) for share in SHARES]
 
-def evolved(
-    method: Binas,
-    table: LatencyTable,
-    limit: float,
-    evaluations: int,
-    accuracy: Callable[[MbConvArchitecture], float],
-    rng: np.random.Generator,
-) -> MbConvArchitecture:
-    """Regularised evolution with real validations: mutate the best of a few of the youngest, within the limit."""
-    drawn = within(method, limit, rng)
-    history: list[tuple[float, MbConvArchitecture]] = []
-    for number in range(evaluations):
-        child = next(drawn)
-        if number >= POPULATION:
-            youngest = history[-POPULATION:]
-            candidates = [youngest[int(i)] for i in rng.choice(POPULATION, TOURNAMENT, replace=False)]
-            parent = max(candidates, key=lambda one: one[0])[1]
-            mutants = (method.space.mutate(parent, rng) for _ in range(1000))
-            child = next((one for one in mutants if table.predict(method.space, [one])[0] <= limit), child)
-        history.append((accuracy(child), child))
-    return max(history, key=lambda one: one[0])[1]
+    @cached_property
+    def evaluations(self) -> int:
+        """Validations of whole networks that cost as much as the pool."""
+        rows = self.method.result("measure")["rows"]
+        return int(max(1, rows // len(self.method.context.data.validation)))
 
+    def all(self) -> dict[tuple[float, str], Json]:
+        """By limit and arm: ``architecture``, or ``depth`` and ``width``, and the median latency ``ms`` here."""
+        log = self.method.context.run.items("compare-chosen")
+        total = 2 * self.evaluations * len(self.limits)
+        found = {}
+        with self.progress.task("choosing sub-networks", total) as bar:
+            for limit, arm in product(self.limits, (*TUNED_ARMS, UNIFORM)):
+                key = f"{limit} ms, {arm}"
+                if key not in log.done:
+                    log.record(key, self.choose(limit, arm, bar))
+                found[limit, arm] = log.done[key]
+        return found
 
-def uniform(scale: MbConvScale, limit: float, timing: Timing) -> tuple[int, float, float]:
-    """Depth and width of the uniform network that computes most within the limit here, and its median ms."""
-    shape, found = (scale.image_channels, scale.image_size, scale.image_size), []
-    for depth, width in product(scale.depths, UNIFORM_WIDTHS):
-        space = MbConv(scale.changed(width=width))
-        architecture = uniform_architecture(space, depth)
-        ms = measure(space.build(architecture, space.scale), shape, timing).median_ms
-        found.append((space.cost(architecture, space.scale).macs, depth, width, ms))
-    fitting = [one for one in found if one[-1] <= limit] or [min(found, key=lambda one: one[-1])]
-    return max(fitting)[1:]
+    def choose(self, limit: float, arm: str, bar: Bar) -> Json:
+        """One arm's network at one limit."""
+        method, number = self.method, self.limits.index(limit)
+        if arm == UNIFORM:
+            depth, width, ms = self.uniform(limit)
+            return {"depth": depth, "width": width, "ms": ms}
+
+        def accuracy(architecture: MbConvArchitecture) -> float:
+            bar.advance()
+            return float(method.work.outcomes(method.space.to_choice(architecture)).mean())
+
+        rng = np.random.default_rng([number, TUNED_ARMS.index(arm)])
+        if arm == TUNED_ARMS[0]:
+            chosen = method.space.from_choice(pareto.solve(self.problem, "latency_ms", limit).choice)
+        elif arm == TUNED_ARMS[1]:
+            drawn = self.within(limit, rng)
+            chosen = max((next(drawn) for _ in range(self.evaluations)), key=accuracy)
+        else:
+            chosen = self.evolved(limit, accuracy, rng)
+        return {"architecture": str(chosen), "ms": method.latency_of(chosen, self.table).median_ms}
+
+    def within(self, limit: float, rng: np.random.Generator) -> Iterator[MbConvArchitecture]:
+        """Random sub-networks that the table predicts within the limit."""
+        empty = 0
+        while empty < EMPTY_DRAWS:
+            choices = self.problem.sample(100_000, rng)
+            places = np.flatnonzero(self.problem.evaluate(choices)[1]["latency_ms"] <= limit)
+            empty = 0 if len(places) else empty + 1
+            for place in places:
+                yield self.method.space.from_choice(choices[int(place)])
+        raise InfeasibleError(f"no random sub-network within {limit} ms was found; draw the limits higher.")
+
+    def evolved(
+        self, limit: float, accuracy: Callable[[MbConvArchitecture], float], rng: np.random.Generator
+    ) -> MbConvArchitecture:
+        """Regularised evolution with real validations: mutate the best of a few of the youngest, within the limit."""
+        space, drawn = self.method.space, self.within(limit, rng)
+        history: list[tuple[float, MbConvArchitecture]] = []
+        for number in range(self.evaluations):
+            child = next(drawn)
+            if number >= POPULATION:
+                youngest = history[-POPULATION:]
+                candidates = [youngest[int(i)] for i in rng.choice(POPULATION, TOURNAMENT, replace=False)]
+                parent = max(candidates, key=lambda one: one[0])[1]
+                mutants = (space.mutate(parent, rng) for _ in range(1000))
+                child = next((one for one in mutants if self.predicted_ms(one) <= limit), child)
+            history.append((accuracy(child), child))
+        return max(history, key=lambda one: one[0])[1]
+
+    def predicted_ms(self, architecture: MbConvArchitecture) -> float:
+        """By the table."""
+        return float(self.problem.evaluate(self.method.space.to_choice(architecture))[1]["latency_ms"])
+
+    def uniform(self, limit: float) -> tuple[int, float, float]:
+        """Depth and width of the uniform network that computes most within the limit here, and its median ms."""
+        found, scale = [], self.method.space.scale
+        for depth, width in product(scale.depths, UNIFORM_WIDTHS):
+            space = MbConv(scale.changed(width=width))
+            architecture = uniform_architecture(space, depth)
+            ms = self.method.latency_of(architecture, self.table, space).median_ms
+            found.append((space.cost(architecture, space.scale).macs, depth, width, ms))
+        fitting = [one for one in found if one[-1] <= limit] or [min(found, key=lambda one: one[-1])]
+        return max(fitting)[1:]
 
 
 def uniform_architecture(space: MbConv, depth: int) -> MbConvArchitecture:
@@ -199,43 +244,46 @@ def uniform_architecture(space: MbConv, depth: int) -> MbConvArchitecture:
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def train_item(payload: Json, stop: Stop) -> Json:
-    """Work item: tune a sub-network, or train a uniform network from scratch for a given time."""
+def tune_item(payload: Json, stop: Stop) -> Json:
+    """Work item: a sub-network of the supernet, tuned as the search does it."""
     method = opened(Path(payload["run"]))
-    if "seconds" in payload:
-        return _train_uniform(method, payload, stop)
-    context, device = method.context, method.context.device.name
+    context, name = method.context, f"compare/{_digest(payload['architecture'])}"
+    context.stop = stop
     recipe = method.tuning_recipe().model_copy(update={"epochs": TUNE_EPOCHS})
     network = method.work.trained.cut_out(method.space.parse(payload["architecture"]))
     begin = time.perf_counter()
-    train(
-        network,
-        method.work.batches(recipe),
-        recipe,
-        seed=context.configuration.seed,
-        device=device,
-        teacher=method.work.teacher if recipe.distill_weight else None,
-        stop=stop,
-    )
-    accuracy = accuracy_of(network, context.data, "test", device)
-    return {"accuracy": accuracy.percent, "epochs": TUNE_EPOCHS, "seconds": time.perf_counter() - begin}
+    method.work.train_network(network, recipe, name, Bar())
+    seconds = time.perf_counter() - begin
+    context.run.checkpoints(name).clear()
+    accuracy = accuracy_of(network, context.data, "test", context.device.name)
+    return {"accuracy": accuracy.percent, "epochs": TUNE_EPOCHS, "seconds": seconds}
 
 
-def _train_uniform(method: Binas, payload: Json, stop: Stop) -> Json:
-    context = method.context
-    space = MbConv(method.space.scale.changed(width=payload["width"]))
-    recipe = method.work.recipe(1, 1.0)
+def train_uniform_item(payload: Json, stop: Stop) -> Json:
+    """Work item: a uniform network, trained from scratch for ``payload["seconds"]``; a first epoch tells how long."""
+    method = opened(Path(payload["run"]))
+    context, space = method.context, MbConv(method.space.scale.changed(width=payload["width"]))
+    folder = context.run.folder / "checkpoints" / "compare" / f"uniform-{payload['depth']}-{payload['width']}"
     job = TrainingJob(
         data=context.data_request,
         space=space.name,
         scale=space.scale.to_dict(),
         architecture=str(uniform_architecture(space, payload["depth"])),
-        recipe={**recipe.model_dump(), "warmup_epochs": 0.0},
+        recipe=method.work.recipe(1, 1.0).model_dump(),
         seed=context.configuration.seed,
         device=context.device.name,
         split="test",
     )
-    one_epoch = train_and_measure(job.to_json(), stop)["seconds"]
-    epochs = max(2, round(payload["seconds"] / one_epoch))
-    recipe = method.work.recipe(epochs, 1.0)
-    return {**train_and_measure({**job.to_json(), "recipe": recipe.model_dump()}, stop), "epochs": epochs}
+    kept = folder / "epochs.json"  # a killed training goes on with as many
+    if not kept.exists():
+        begin = time.perf_counter()
+        train_network(job.network(), job, stop)
+        write_json(kept, max(2, round(payload["seconds"] / (time.perf_counter() - begin))))
+    epochs = read_json(kept)
+    recipe = method.work.recipe(epochs, 1.0).model_dump()
+    result = train_and_measure({**job.to_json(), "recipe": recipe, "checkpoints": str(folder / "states")}, stop)
+    return {**result, "epochs": epochs}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

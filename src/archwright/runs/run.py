@@ -2,9 +2,9 @@
 
 ::
 
-    run.json         configuration, versions, device, seed (written once)
+    run.json         configuration, versions, device, seed (changed only by a further limit)
     events.jsonl     what happened, append-only
-    stages/NAME.json result of a finished stage; a finished stage is never redone
+    stages/NAME.json result of a finished stage; a finished stage is not redone
     items/NAME.jsonl finished work items of a stage under way
     checkpoints/NAME states of a stage under way
     artifacts/       what the user takes away: models, tables, plots
@@ -128,7 +128,7 @@ class Run:
         return read_json(path) if path.exists() else None
 
     def finish_stage(self, name: str, result: Json) -> None:
-        """Keep a stage's result and drop its checkpoints; afterwards the stage is never run again."""
+        """Keep a stage's result and drop its checkpoints; the stage is not run again unless the run is reopened."""
         write_json(self._stage(name), result)
         self.checkpoints(name).clear()
 
@@ -143,6 +143,7 @@ class Run:
             self._stage(name).unlink(missing_ok=True)
         self.header = {**self.header, "configuration": {**self.configuration, **changes}}
         write_json(self.folder / "run.json", self.header)
+        self.event("reopened", **changes)
 
     def checkpoints(self, name: str) -> Checkpoints:
         """The checkpoints of a stage or of one of its items (``stage/item``)."""

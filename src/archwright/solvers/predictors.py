@@ -278,6 +278,8 @@ def _fit_products(
     With the centred kernel K = U s^2 U^T the weights are W = X^T c, c = U_k s_k^-2 U_k^T y.
     """
     errors = np.empty(0)
+    if rank is not None and rank < 0:
+        raise InputError("a rank of 0 or more", str(rank))
     if rank is None:
         train, test = split_rows(len(x), held_out, seed)
         errors = _errors_by_rank(features, x[train], y[train], x[test], y[test])
