@@ -211,7 +211,7 @@ def test_only_finished_runs_with_a_latency_limit_take_another(finished: SearchRe
 def test_a_run_with_one_answer_takes_no_further_limit(tmp_path: Path) -> None:
     settings = {"data": TWO_GREY_CLASSES, "epochs": 1, "final_epochs": 1, "evaluations": 1, "channels": 4, "cells": 1}
     result = aw.search("random", run=tmp_path / "run", **settings)
-    with pytest.raises(InputError, match="several limits"):
+    with pytest.raises(InputError, match="several latency limits"):
         aw.resume(result.folder, latency_ms=[5.0])
 
 

@@ -137,6 +137,8 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
         raise InputError("a finished run", f"an unfinished one in {run.folder}", "Continue it first without --limit.")
     known = before["latency_ms"] if isinstance(before["latency_ms"], list) else [before["latency_ms"]]
     wanted = dict.fromkeys([*known, *map(float, latency_ms)])
+    if len(wanted) == len(known):
+        return resume(run.folder)
     prepared = reopened(run, stop, progress, limits={**before, "latency_ms": list(wanted)})
     prepared.check()
     with run.locked():
