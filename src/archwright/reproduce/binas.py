@@ -190,7 +190,7 @@ SEARCH: dict[str, Any] = {
     "supernet_epochs": 48,
     "final_epochs": 5,
     "rank_networks": 300,
-    "rows": 100_000,
+    "rows": 400_000,
     "threads": 1,
 }
 """About fifty minutes of training on one core."""
