@@ -236,8 +236,7 @@ class DifferentiableSearch(SearchMethod):
             torch.autograd.grad(loss, weights, allow_unused=True)
             times.append(time.perf_counter() - begin)
         steps = len(batches) * self.options.search_epochs
-        final = 3 * Evaluator(self.context, "search").seconds_each() if self.trains_answer else 0.0
-        return min(times) * self.passes * steps + final
+        return min(times) * self.passes * steps + self.final_rounds * Evaluator(self.context, "search").seconds_each()
 
     def search_stages(self) -> list[Stage]:
         """One: search and discretise."""

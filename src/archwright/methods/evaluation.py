@@ -175,10 +175,14 @@ class SearchMethod(Method):
 
     def estimate_seconds(self) -> float:
         """The evaluations and the final training, from a few timed steps; what a method does besides is not counted."""
+        return Evaluator(self.context, "search").seconds_each() * (self.rounds + self.final_rounds)
+
+    @property
+    def final_rounds(self) -> float:
+        """How many evaluations the training of the answer takes as long as."""
         c = self.context
-        each = Evaluator(c, "search").seconds_each()
-        final = (c.configuration.final_epochs or 3 * c.recipe.epochs) / c.recipe.epochs if self.trains_answer else 0
-        return each * (self.rounds + final)
+        epochs = c.configuration.final_epochs or 3 * c.recipe.epochs
+        return epochs / c.recipe.epochs if self.trains_answer else 0.0
 
     def chosen(self, stage: str) -> Architecture:
         """The architecture that ``stage`` ended with."""
