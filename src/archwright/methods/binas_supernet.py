@@ -25,7 +25,7 @@ from archwright.methods.supernet_file import load_supernet, save_supernet
 from archwright.methods.work import measure as accuracy_of
 from archwright.models import Model, load_model
 from archwright.runs.files import Json
-from archwright.solvers.predictors import StagedEstimate, pool_estimates, without_difficulty
+from archwright.solvers.predictors import StagedEstimate, pool_estimates, shrunk, without_difficulty
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
@@ -289,12 +289,13 @@ def rank_correlations(
 ) -> Json:
     """Kendall's tau and Spearman's rho with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
 
-    ``q_beta = 0`` leaves out the published predictor's depth terms and ``Q = 0`` its block terms (Table 2); ``halves``
+    ``shrunk`` is the centred one as the solver sees it. ``q_beta = 0`` leaves out the published predictor's depth terms and ``Q = 0`` its block terms (Table 2); ``halves``
     is the agreement of the two halves: how well measurements of half this size can be repeated at all.
     """
     accuracy = halves.mean(1)
     compared = {
         "centred": (centred.predict(choices), accuracy),
+        "shrunk": (shrunk(centred).predict(choices), accuracy),
         "eq3": (published.predict(choices), accuracy),
         "q_beta = 0": (replace(published, depth_values=0 * published.depth_values).predict(choices), accuracy),
         "Q = 0": (replace(published, block_values=0 * published.block_values).predict(choices), accuracy),
