@@ -290,7 +290,7 @@ def rank_correlations(
     """Kendall's tau and Spearman's rho with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
 
     ``shrunk`` is the centred predictor as the solver sees it. ``q_beta = 0`` leaves out the published one's depth terms
-    and ``Q = 0`` its block terms (Table 2). ``halves`` is the agreement of the two halves: how well measurements of half
+    and ``Q = 0`` its block terms (Table 2). ``halves`` is the agreement of the two: how well measurements of half
     this size can be repeated at all.
     """
     accuracy = halves.mean(1)
