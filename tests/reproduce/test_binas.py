@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import kendalltau, spearmanr
 
 from archwright.reproduce import binas
 from archwright.reproduce.base import Outcome, Row, Settings
@@ -45,6 +46,17 @@ def test_one_pool_ranks_better_than_separate_measurements(tmp_path: Path, monkey
     assert outcome.plot is not None
     outcome.plot(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 0
+
+
+def test_the_noise_ceiling_is_what_true_values_reach() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.normal(size=20_000)
+    halves = true[:, None] + rng.normal(size=(20_000, 2)) * 1.2
+    agreement = float(spearmanr(halves[:, 0], halves[:, 1]).statistic)
+    tau, rho = binas.noise_ceiling(agreement)
+    assert tau == pytest.approx(kendalltau(true, halves.mean(1)).statistic, abs=0.02)
+    assert rho == pytest.approx(spearmanr(true, halves.mean(1)).statistic, abs=0.03)
+    assert binas.noise_ceiling(None) == (None, None)
 
 
 def test_no_solver_is_better_than_the_exact_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,6 +214,18 @@ def search_scale(settings: Settings, result: SearchResult) -> str:
     return f"{settings.images_note()}, {size} px, {SEARCH['epochs']} + {SEARCH['supernet_epochs']} epochs, one seed"
 
 
+def noise_ceiling(agreement: float | None) -> tuple[float | None, float | None]:
+    """Kendall's tau and Spearman's rho that the true accuracies would have with the measured ones.
+
+    Halves that agree to r make a whole of reliability 2r / (1 + r) (Spearman-Brown), whose root is the correlation of
+    the true values with the measured; tau = 2/pi asin(r) as for normal variables.
+    """
+    if agreement is None:
+        return None, None
+    best = float(np.sqrt(max(0.0, 2 * agreement / (1 + agreement))))
+    return float(2 / np.pi * np.arcsin(best)), best
+
+
 def binas_2(settings: Settings) -> Outcome:
     """Rank correlations of the predictor and of its parts."""
     result = finished_search(settings)
@@ -222,19 +234,23 @@ def binas_2(settings: Settings) -> Outcome:
     names = {
         "eq3": "as published",
         "shrunk": "centred and shrunk (what is solved)",
-        "halves": "two halves of the images (noise ceiling)",
+        "halves": "two halves of the images",
     }
     rows = []
     for key in ("eq3", "q_beta = 0", "Q = 0", "centred", "shrunk", "halves"):
         for place, measure in enumerate(("kendall", "spearman")):
             paper = printed[key][place] if key in printed else None
             rows.append(Row(f"{names.get(key, key)}: {measure}", measure, paper, ranks[key][measure]))
+    ceilings = noise_ceiling(ranks["halves"]["spearman"])
+    for measure, ceiling in zip(("kendall", "spearman"), ceilings, strict=True):
+        rows.append(Row(f"noise ceiling: {measure}", measure, None, ceiling))
     for key, found in ranks.get("fitted", {}).items():
         label = f"{key}, fitted to networks (5 folds)"
         rows += [Row(f"{label}: {measure}", measure, None, value) for measure, value in found.items()]
     notes = [
         f"{ranks['networks']} random sub-networks on the supernet, {result.answer['evaluations']} rows in the pool",
         "the paper: ImageNet at 224 px, 500 sub-networks, 2,560 validation epochs",
+        "noise ceiling: what the true accuracies would reach, by Spearman-Brown from the agreement of the halves",
     ]
     if "fitted" in ranks:
         notes.append(f"fitted: four fifths of the {ranks['networks']} networks predict the rest; each cost an epoch")
