@@ -43,7 +43,9 @@ from archwright.spaces.mbconv import MbConv, MbConvArchitecture, MbConvBlock
 
 SHARES = (0.2, 0.4, 0.6)
 """Where between the fastest and the slowest network the limits are."""
-TUNE_EPOCHS = 5
+TUNE_EPOCHS = 20
+TUNE_LR = 0.5
+"""Longer and, as a part of the recipe's learning rate, stronger than the search's own: three models have the time."""
 POPULATION = 12
 TOURNAMENT = 4
 EMPTY_DRAWS = 100
@@ -245,11 +247,11 @@ def uniform_architecture(space: MbConv, depth: int) -> MbConvArchitecture:
 
 
 def tune_item(payload: Json, stop: Stop) -> Json:
-    """Work item: a sub-network of the supernet, tuned as the search does it."""
+    """Work item: a sub-network of the supernet, tuned with distillation from the heaviest."""
     method = opened(Path(payload["run"]))
     context, name = method.context, f"compare/{_digest(payload['architecture'])}"
     context.stop = stop
-    recipe = method.tuning_recipe().model_copy(update={"epochs": TUNE_EPOCHS})
+    recipe = method.work.recipe(TUNE_EPOCHS, TUNE_LR, method.options.distill)
     network = method.work.trained.cut_out(method.space.parse(payload["architecture"]))
     begin = time.perf_counter()
     method.work.train_network(network, recipe, name, Bar())
