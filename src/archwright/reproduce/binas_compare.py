@@ -3,8 +3,8 @@
 All but the last share the supernet of the search behind table 2, and their networks are tuned alike:
 
 - BINAS: the exact front of the predictor;
-- random sub-networks: the best on validation of as many within the limit as BINAS' pool has validation epochs, for
-  every limit anew, so that three limits cost three pools;
+- random sub-networks: the best on validation of so many within the limit that all limits together cost as many
+  validation epochs as BINAS' pool, which serves every limit;
 - evolution on the supernet: the same number of validations, spent on mutations;
 - uniform networks: one depth and one block everywhere, as wide as the limit allows, trained from scratch, each for a
   third of the time that the search's trainings, its pool and BINAS' three tunings took.
@@ -43,7 +43,7 @@ from archwright.spaces.mbconv import MbConv, MbConvArchitecture, MbConvBlock
 
 SHARES = (0.2, 0.4, 0.6)
 """Where between the fastest and the slowest network the limits are."""
-TUNE_EPOCHS = 20
+TUNE_EPOCHS = 10
 TUNE_LR = 0.5
 """Longer and, as a part of the recipe's learning rate, stronger than the search's own: three models have the time."""
 POPULATION = 12
@@ -151,9 +151,9 @@ class Choosing:
 
     @cached_property
     def evaluations(self) -> int:
-        """Validations of whole networks that cost as much as the pool."""
+        """Validations of whole networks for one limit; those of all limits cost as much as the pool."""
         rows = self.method.result("measure")["rows"]
-        return int(max(1, rows // len(self.method.context.data.validation)))
+        return int(max(1, rows // (len(self.limits) * len(self.method.context.data.validation))))
 
     def all(self) -> dict[tuple[float, str], Json]:
         """By limit and arm: ``architecture``, or ``depth`` and ``width``, and the median latency ``ms`` here."""
