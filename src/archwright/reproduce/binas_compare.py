@@ -7,7 +7,7 @@ All but the last share the supernet of the search behind table 2, and their netw
   validation epochs as BINAS' pool, which serves every limit;
 - evolution on the supernet: the same number of validations, spent on mutations;
 - uniform networks: one depth and one block everywhere, as wide as the limit allows, trained from scratch, each for a
-  third of the time that the search's trainings, its pool and BINAS' three tunings took.
+  third of the time that the search's trainings and its pool took.
 
 What is finished is kept beside the search, so that a killed comparison goes on.
 """
@@ -73,8 +73,7 @@ def binas_compare(settings: Settings) -> Outcome:
     trained, executor = run.items("compare-trained"), settings.executor
     with settings.progress.task("tuning", len(items), sum(item.key in trained.done for item in items)) as bar:
         found = run_items(executor, tune_item, items, trained, Stop(), bar)
-    tuning = sum(found[chosen[limit, TUNED_ARMS[0]]["architecture"]]["seconds"] for limit in choosing.limits)
-    seconds = (stage_seconds(run) + tuning) / len(choosing.limits)
+    seconds = stage_seconds(run) / len(choosing.limits)
     shapes = [chosen[limit, UNIFORM] for limit in choosing.limits]
     items = [
         Item(f"depth {one['depth']} width {one['width']}", {"run": str(result.folder), "seconds": seconds, **one})
@@ -94,7 +93,7 @@ def binas_compare(settings: Settings) -> Outcome:
     chance = 196 * sqrt(2 * mean * (1 - mean) / count)
     notes += [
         f"heaviest network, supernet and pool: {stage_seconds(run) / 60:.0f} min; tuning: {TUNE_EPOCHS} epochs each",
-        f"each uniform network: {seconds / 60:.0f} min",
+        f"each uniform network: {seconds / 60:.0f} min; it shared the machine with {settings.workers - 1} others",
         f"random and evolution: {choosing.evaluations} validations of whole sub-networks for every limit",
         f"{count} test images, one seed: differences below {chance:.1f} points are within the 95 % interval of chance",
     ]
