@@ -172,8 +172,8 @@ class Binas(Method):
             network(x).sum().backward()
             times.append(time.perf_counter() - begin)
         models = max(2, len(context.configuration.limit_sets))
-        epochs = 1.3 * (self._supernet_recipe().epochs + models * self.tuning_recipe().epochs)
-        epochs += 0 if self.options.supernet else recipe.epochs
+        epochs = 1.3 * models * self.tuning_recipe().epochs
+        epochs += 0 if self.options.supernet else recipe.epochs + 1.3 * self._supernet_recipe().epochs
         steps = max(1, len(context.data.train) // size)
         return float(np.median(times)) * (steps * epochs + self.options.rows / (3 * size)) + 20
 
