@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -76,12 +78,20 @@ class Processes:
 
 
 def _prepare_worker() -> None:
-    """One thread a process, and Ctrl-C is the parent's business."""
+    """One thread a process; Ctrl-C is the parent's business, and no worker outlives it."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = "1"
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import torch
 
     torch.set_num_threads(1)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone: one that was killed cannot say so, and its run may be resumed."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
 
 
 def _call(work: Work, payload: Json) -> Json:

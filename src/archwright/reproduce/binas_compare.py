@@ -261,7 +261,7 @@ def tune_item(payload: Json, stop: Stop) -> Json:
 
 
 def train_uniform_item(payload: Json, stop: Stop) -> Json:
-    """Work item: a uniform network, trained from scratch for ``payload["seconds"]``; a first epoch tells how long."""
+    """Work item: a uniform network, trained from scratch for ``payload["seconds"]``; a second epoch tells how long."""
     method = opened(Path(payload["run"]))
     context, space = method.context, MbConv(method.space.scale.changed(width=payload["width"]))
     folder = context.run.folder / "checkpoints" / "compare" / f"uniform-{payload['depth']}-{payload['width']}"
@@ -277,8 +277,9 @@ def train_uniform_item(payload: Json, stop: Stop) -> Json:
     )
     kept = folder / "epochs.json"  # a killed training goes on with as many
     if not kept.exists():
-        begin = time.perf_counter()
-        train_network(job.network(), job, stop)
+        for _ in range(2):  # the first one also loads the images and warms up
+            begin = time.perf_counter()
+            train_network(job.network(), job, stop)
         write_json(kept, max(2, round(payload["seconds"] / (time.perf_counter() - begin))))
     epochs = read_json(kept)
     recipe = method.work.recipe(epochs, 1.0).model_dump()
