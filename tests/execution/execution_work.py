@@ -53,3 +53,10 @@ def slow(payload: Json, stop: Stop) -> Json:
     _note(payload)
     time.sleep(60 if payload["n"] else 0)
     return payload["n"]
+
+
+def say_pid_and_sleep(payload: Json, stop: Stop) -> Json:
+    """Leaves a file named by the worker's process and stays."""
+    (Path(payload["folder"]) / f"{os.getpid()}.pid").touch()
+    time.sleep(600)
+    return None

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -121,3 +125,41 @@ def test_a_stop_is_obeyed_and_keeps_what_is_finished(tmp_path: Path, executor: E
     with pytest.raises(Interrupted):
         run_items(executor, work.slow, items(tmp_path, 3), log, StopAfter(log, 1))
     assert ItemLog(tmp_path / "log.jsonl").done == {"item 0": 0}
+
+
+def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
+    script = (
+        "from pathlib import Path\n"
+        "from archwright.execution.base import Item\n"
+        "from archwright.execution.local import Processes\n"
+        "from archwright.runs.stop import Stop\n"
+        "import execution_work\n"
+        "if __name__ == '__main__':\n"
+        f"    items = [Item(str(n), {{'folder': {str(tmp_path)!r}}}) for n in range(2)]\n"
+        "    list(Processes(2).run(execution_work.say_pid_and_sleep, items, Stop()))\n"
+    )
+    (tmp_path / "main.py").write_text(script)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    parent = subprocess.Popen([sys.executable, str(tmp_path / "main.py")], env=environment)
+    try:
+        _wait_for(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
+        workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
+        assert all(_alive(pid) for pid in workers)
+    finally:
+        parent.kill()
+        parent.wait()
+    _wait_for(lambda: not any(_alive(pid) for pid in workers))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def _wait_for(happened: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.1)
