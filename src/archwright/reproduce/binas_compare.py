@@ -252,12 +252,10 @@ def tune_item(payload: Json, stop: Stop) -> Json:
     context.stop = stop
     recipe = method.work.recipe(TUNE_EPOCHS, TUNE_LR, method.options.distill)
     network = method.work.trained.cut_out(method.space.parse(payload["architecture"]))
-    begin = time.perf_counter()
     method.work.train_network(network, recipe, name, Bar())
-    seconds = time.perf_counter() - begin
     context.run.checkpoints(name).clear()
     accuracy = accuracy_of(network, context.data, "test", context.device.name)
-    return {"accuracy": accuracy.percent, "epochs": TUNE_EPOCHS, "seconds": seconds}
+    return {"accuracy": accuracy.percent, "epochs": TUNE_EPOCHS}
 
 
 def train_uniform_item(payload: Json, stop: Stop) -> Json:
