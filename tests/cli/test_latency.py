@@ -9,7 +9,8 @@ import pytest
 
 from archwright.cli.main import cli, main
 from archwright.costs.tables import LatencyTable
-from archwright.spaces.mbconv import MbConv, scale_for
+from archwright.errors import InputError
+from archwright.spaces.mbconv import SCALES, MbConv, scale_for
 from latency_tables import SteadyWatch
 
 
@@ -28,6 +29,15 @@ def test_the_command_writes_a_table_of_the_space(
     assert found["correction"]["networks"] == 22
     assert found["heaviest_ms"] > found["lightest_ms"] > 0
     assert [path.name for path in tmp_path.iterdir() if path.suffix == ".jsonl"] == []
+
+
+def test_a_preset_is_measured_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
+    out = tmp_path / "table.json"
+    cli.main(["latency", "--scale", "mbconv-32-fast", "--repeats", "1", "--out", str(out)], standalone_mode=False)
+    LatencyTable.load(out).check(MbConv(SCALES["mbconv-32-fast"]))
+    with pytest.raises(InputError, match="without"):
+        LatencyTable.load(out).check(MbConv(SCALES["mbconv-32"]))
 
 
 def test_a_space_without_blocks_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

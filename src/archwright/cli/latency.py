@@ -13,14 +13,15 @@ import click
 @click.option("--image-size", default=32, show_default=True, help="Without --data: side of the images.")
 @click.option("--image-channels", default=3, show_default=True, help="Without --data: 1 or 3.")
 @click.option("--classes", default=10, show_default=True, help="Without --data.")
+@click.option("--scale", "preset", default="small", show_default=True, help="Preset, as --scale of a search.")
 @click.option("--width", type=float, help="Multiplies all widths, instead of the preset's.")
 @click.option("--backend", default="eager", show_default=True, type=click.Choice(["eager", "onnxruntime"]))
 @click.option("--threads", default=1, show_default=True, help="Of the back end.")
 @click.option("--batch", default=1, show_default=True, help="Images a call.")
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16", "float16"]))
 @click.option("--warm-up", default=10, show_default=True, help="Calls that do not count, in each of the rounds.")
-@click.option("--repeats", default=50, show_default=True, help="Calls that count, over all rounds.")
-@click.option("--networks", default=20, show_default=True, help="Whole networks the correction is fitted on.")
+@click.option("--repeats", default=50, show_default=True, help="Calls over all rounds; the quickest counts.")
+@click.option("--networks", default=20, show_default=True, help="Random networks the correction is fitted on.")
 @click.option("--validation-networks", default=0, show_default=True, help="Others it is tried on.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the table; default: in the runs folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
@@ -30,6 +31,7 @@ def latency_command(
     image_size: int,
     image_channels: int,
     classes: int,
+    preset: str,
     width: float | None,
     backend: str,
     threads: int,
@@ -51,19 +53,22 @@ def latency_command(
     from archwright.errors import InputError
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import runs_root
-    from archwright.spaces.mbconv import MbConv, scale_for
+    from archwright.spaces.mbconv import MbConv
+    from archwright.spaces.mbconv_scale import MbConvScale
     from archwright.spaces.registry import spaces
 
-    if not isinstance(spaces.get(space), MbConv):
+    measured = spaces.get(space)
+    if not isinstance(measured, MbConv):
         raise InputError("a space made of blocks (mbconv)", repr(space))
     if data is not None:
         images = load_data(DataRequest(data, 0))
         image_size, classes, image_channels = images.image_size, images.classes, images.image_channels
-    chosen = MbConv(scale_for(image_size, classes, image_channels).changed(width=width))
+    named = measured.named_scale(preset, classes, image_size, image_channels)
+    chosen = MbConv(MbConvScale.of(named).changed(width=width))
     timing = Timing(backend, threads, batch, dtype, warm_up, repeats)  # type: ignore[arg-type]
     scale = chosen.scale
     shape = f"{scale.image_channels}x{image_size}px-{scale.classes}classes-width{scale.width:g}"
-    name = f"{space}-{shape}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
+    name = f"{space}-{preset}-{shape}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
     path = out or runs_root() / "latency" / name
     log, begin = path.with_suffix(".jsonl"), time.perf_counter()
     path.parent.mkdir(parents=True, exist_ok=True)
