@@ -21,7 +21,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from archwright.methods.bilevel import ArchitectureParameters, Problem, Variable, WeightCopy
 from archwright.methods.darts import first_order_step, second_order_step, softmax, supernet_loss
 from archwright.methods.rarts import fused_rarts_step, rarts_step
 from archwright.spaces.base import Scale
@@ -30,6 +29,7 @@ from archwright.spaces.operations import OPERATIONS
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.parallel import set_statistics
 from archwright.training import Position
+from archwright.training.bilevel import ArchitectureParameters, Problem, Variable, WeightCopy
 
 SCALE = Scale(channels=8, cells=1, image_size=16)
 BATCH = 64

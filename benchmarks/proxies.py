@@ -18,13 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from archwright.benchmarks.locate import shared_data
 from archwright.execution.base import Item, make_executor
 from archwright.proxies.score import find_proxies, score
 from archwright.proxies.stacked import ProxyScale, score_stacked
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Scale
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201, all_operations, canonical_index
+from archwright.tables.locate import shared_data
 
 METRICS = ("grad", "snip", "trace", "kappa")
 CHANNELS = 4

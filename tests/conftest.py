@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from archwright.benchmarks.locate import shared_data
-from archwright.benchmarks.nasbench201 import CompactTable
+from archwright.tables.locate import shared_data
+from archwright.tables.nasbench201 import CompactTable
 
 torch.set_num_threads(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from archwright.methods.registry import methods
+from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
 from archwright.testing import check_method, check_space
 from latency_tables import counted_table

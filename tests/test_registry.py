@@ -6,12 +6,12 @@ from importlib.metadata import EntryPoint
 import pytest
 
 import archwright.registry
-from archwright.benchmarks.registry import benchmarks
 from archwright.data.registry import datasets
 from archwright.errors import InputError
-from archwright.methods.registry import methods
 from archwright.registry import Entry, Registry
+from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
+from archwright.tables.registry import benchmarks
 
 
 def test_an_entry_is_imported_when_asked_for() -> None:

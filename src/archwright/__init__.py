@@ -9,15 +9,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from archwright.methods.engine import SearchResult, resume, search
     from archwright.models import Model, load_model
+    from archwright.search.engine import SearchResult, resume, search
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "search": "archwright.methods.engine",
-    "resume": "archwright.methods.engine",
-    "SearchResult": "archwright.methods.engine",
+    "search": "archwright.search.engine",
+    "resume": "archwright.search.engine",
+    "SearchResult": "archwright.search.engine",
     "Model": "archwright.models",
     "load_model": "archwright.models",
 }

@@ -239,14 +239,14 @@ def measured_cost(space: AnySpace, architecture: Any, scale: Scale) -> Cost:
 
 
 def check_method(name: str, *, kills: int = 3, **settings: Any) -> None:
-    """Check the contract of :mod:`archwright.methods.base` for the registered method ``name`` by small searches.
+    """Check the contract of :mod:`archwright.search.method` for the registered method ``name`` by small searches.
 
     Args:
         name: registered name.
         kills: how many moments, spread over the search, it is killed at and resumed from.
         settings: of the search, beside or instead of a tiny one on the embedded digits; options of the method too.
     """
-    from archwright.methods.registry import methods
+    from archwright.search.registry import methods
 
     settings = {"data": "digits", "channels": 4, "cells": 1, "epochs": 1, "final_epochs": 1, "seed": 1} | settings
     if "evaluations" in methods.get(name).Options.model_fields:
@@ -298,7 +298,7 @@ class _TickingBar(Bar):
 
 def _answer(name: str, folder: Path, progress: _KillAt, settings: dict[str, Any]) -> dict[str, Any]:
     """The answer of a search, resumed if ``progress`` kills it, without times and places, and with its weights."""
-    from archwright.methods.engine import resume, search
+    from archwright.search.engine import resume, search
 
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - put back below
     shift = zlib.crc32(folder.name.encode())
@@ -339,7 +339,7 @@ def _check_answer(name: str, answer: dict[str, Any]) -> None:
 
 def _check_method_refusals(name: str, folder: Path, settings: dict[str, Any]) -> None:
     """What cannot work is refused before anything is written."""
-    from archwright.methods.engine import search
+    from archwright.search.engine import search
 
     bad: dict[str, dict[str, Any]] = {
         "an unknown option": {"no_such_option": 1},

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from archwright.benchmarks.nasbench201 import CompactTable
 from archwright.cli.main import main
 from archwright.runs.run import Run
+from archwright.tables.nasbench201 import CompactTable
 
 TINY = ["--data", "digits", "--channels", "4", "--cells", "1", "--epochs", "1", "--final-epochs", "1"]
 

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archwright.benchmarks.nasbench201 import CompactTable
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.base import Context
 from archwright.methods.baselines import Evolution, ProposalSearch, RandomSearch
-from archwright.methods.configuration import Configuration
-from archwright.methods.evaluation import Evaluated
 from archwright.runs.run import Run
+from archwright.search.configuration import Configuration
+from archwright.search.context import Context
+from archwright.search.evaluator import Evaluated
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
+from archwright.tables.nasbench201 import CompactTable
 
 
 def method(kind: type[ProposalSearch], table: CompactTable, seed: int = 0, **settings: Any) -> ProposalSearch:

@@ -18,14 +18,14 @@ from archwright.costs.tables import LatencyTable
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods.binas import Binas
 from archwright.methods.binas_supernet import OnePath, SupernetWork, rank_correlations
-from archwright.methods.engine import SearchResult
-from archwright.methods.supernet_file import load_supernet, save_supernet
 from archwright.models import load_classifier, load_model
+from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.runs.progress import Progress
-from archwright.solvers.predictors import StagedEstimate, pool_estimates
+from archwright.search.engine import SearchResult
 from archwright.solvers.synthetic import synthetic_problem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
 from archwright.supernets.elastic import ElasticSupernet, deal
+from archwright.supernets.files import load_supernet, save_supernet
 from latency_tables import SteadyWatch, counted_table
 
 TWO_GREY_CLASSES = "random:classes=2,size=8,channels=1,count=120"

@@ -14,11 +14,11 @@ from archwright.data import Augmentation
 from archwright.device import Device
 from archwright.errors import InputError
 from archwright.methods import binas, binas_supernet
-from archwright.methods.base import Context
 from archwright.methods.binas import Binas
-from archwright.methods.configuration import Configuration
 from archwright.models import load_model
 from archwright.runs.run import Run
+from archwright.search.configuration import Configuration
+from archwright.search.context import Context
 from archwright.spaces.base import Network
 
 COLOUR = "random:classes=2,size=8,channels=3,count=60"

@@ -20,12 +20,12 @@ from archwright.methods.darts import (
     mixed_level_step,
     second_order_step,
 )
-from archwright.methods.derivation import derive, perturbation_scores
-from archwright.methods.search_diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
 from archwright.runs.stop import Stop
 from archwright.spaces.darts import DARTS, EDGES
+from archwright.spaces.derivation import derive, perturbation_scores
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import NASBENCH201
+from archwright.training.diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
 
 TINY = {
     "data": "digits",
@@ -247,7 +247,7 @@ def weights_after(folder):
 
 @pytest.mark.parametrize("method", ["darts", "gdas", "rarts"])
 def test_a_killed_search_resumes_to_the_same_answer(tmp_path, monkeypatch, method):
-    from archwright.methods import engine
+    from archwright.search import engine
 
     whole = aw.search(method, run=tmp_path / "whole", **TINY)
     monkeypatch.setattr(engine, "Stop", lambda minutes: StopAfter(3))

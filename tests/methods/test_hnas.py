@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import archwright as aw
-from archwright.benchmarks.locate import shared_data
 from archwright.errors import InfeasibleError, InputError, Interrupted
-from archwright.methods import evaluation
-from archwright.methods.evaluation import Evaluated
 from archwright.methods.hnas import BoostedPool, Objective, make_objective, propose_parameters
 from archwright.proxies.score import Scores
+from archwright.search import evaluator as evaluation
+from archwright.search.evaluator import Evaluated
 from archwright.spaces.nasbench201 import NASBENCH201
+from archwright.tables.locate import shared_data
 
 needs_table = pytest.mark.skipif(shared_data("nb201.npz") is None, reason="nb201.npz is not in the data folder")
 SMALL = {"pool": 40, "replicates": 1, "proxy_cells": 1, "proxy_size": 4, "proxy_batch": 16}

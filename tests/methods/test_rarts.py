@@ -13,10 +13,10 @@ from two_layer import descent, loss_of, make_copy, make_problem, position
 
 import archwright as aw
 from archwright.errors import InputError
-from archwright.methods.bilevel import ArchitectureParameters, Problem
 from archwright.methods.rarts import LatencyPenalty, fused_rarts_step, rarts_step
-from archwright.methods.search_diagnostics import equilibrium
 from archwright.spaces.nasbench201 import NAMES
+from archwright.training.bilevel import ArchitectureParameters, Problem
+from archwright.training.diagnostics import equilibrium
 
 TINY = {
     "data": "digits",
@@ -167,7 +167,7 @@ def test_the_missing_operation_is_named(tmp_path):
 
 
 def test_with_a_table_of_accuracies_the_cell_is_looked_up_not_trained(tmp_path):
-    from archwright.benchmarks.locate import shared_data
+    from archwright.tables.locate import shared_data
 
     if shared_data("nb201.npz") is None:
         pytest.skip("the NAS-Bench-201 table is not here")

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from archwright.methods.bilevel import ArchitectureParameters, Problem, Variable, WeightCopy
 from archwright.training import Position
+from archwright.training.bilevel import ArchitectureParameters, Problem, Variable, WeightCopy
 
 HERE = Position.at(0, 1, 1)
 

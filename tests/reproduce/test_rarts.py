@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from archwright.benchmarks.locate import shared_data
 from archwright.reproduce import rarts
 from archwright.reproduce.base import Settings
+from archwright.tables.locate import shared_data
 
 TINY = {"image_size": 8, "channels": 4, "search_epochs": 1, "search_batch": 128}
 NEEDS_TABLE = pytest.mark.skipif(shared_data("nb201.npz") is None, reason="the NAS-Bench-201 table is not here")

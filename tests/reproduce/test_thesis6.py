@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from nb201_module import Network, with_weights
 from torch import nn
 
-from archwright.benchmarks.locate import shared_data
 from archwright.data.request import load_data
 from archwright.proxies.engine import draw_batch
 from archwright.proxies.stacked import SharedWeights
@@ -20,6 +19,7 @@ from archwright.reproduce.base import Outcome, Settings
 from archwright.reproduce.networks import SmallScale, one_trace, trace_of_201
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import cell_of
+from archwright.tables.locate import shared_data
 
 NOISE = "random:classes=10,size=8,channels=3,count=256"
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from archwright.benchmarks.locate import shared_data
 from archwright.proxies.score import Scores
 from archwright.reproduce import thesis7_studies as studies
 from archwright.reproduce.base import Outcome, Settings, reproductions
 from archwright.reproduce.correlations import ALL, RANK
 from archwright.reproduce.networks import SmallScale
 from archwright.reproduce.thesis7 import TABLE_7_5, TOGETHER, classes
+from archwright.tables.locate import shared_data
 
 NOISE = "random:classes=10,size=8,channels=3,count=256"
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from cell101_oracle import smallest_form
 
-from archwright.benchmarks.locate import shared_data
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
 from archwright.spaces.nasbench1shot1 import (
@@ -19,6 +18,7 @@ from archwright.spaces.nasbench1shot1 import (
     NasBench1Shot1,
 )
 from archwright.spaces.nasbench101 import Cell101, cell_hash
+from archwright.tables.locate import shared_data
 from archwright.testing import check_space
 
 each = pytest.mark.parametrize("space", SPACES.values(), ids=list(SPACES))
@@ -124,7 +124,7 @@ def test_parameters_equal_the_table_to_the_digit(space: NasBench1Shot1) -> None:
     path = shared_data("nb101.npz")
     if path is None:
         pytest.skip("nb101.npz is not in the data folder")
-    from archwright.benchmarks.nasbench101 import NasBench101Table
+    from archwright.tables.nasbench101 import NasBench101Table
 
     table = NasBench101Table(path)
     scale = space.scales["paper"]

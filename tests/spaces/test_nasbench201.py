@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import torch
 
-from archwright.benchmarks.locate import shared_data
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
 from archwright.spaces.nasbench201 import (
@@ -14,6 +13,7 @@ from archwright.spaces.nasbench201 import (
     canonical_index,
 )
 from archwright.spaces.operations import Cost
+from archwright.tables.locate import shared_data
 from archwright.testing import measured_cost
 
 PAPER = NASBENCH201.scales["paper"]

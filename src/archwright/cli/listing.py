@@ -22,8 +22,8 @@ def _lister(name: str, help_text: str, module: str, attribute: str) -> click.Com
 
 COMMANDS = (
     _lister("spaces", "List the search spaces.", "archwright.spaces.registry", "spaces"),
-    _lister("methods", "List the search methods.", "archwright.methods.registry", "methods"),
+    _lister("methods", "List the search methods.", "archwright.search.registry", "methods"),
     _lister("datasets", "List the data sets.", "archwright.data.registry", "datasets"),
     _lister("proxies", "List the training-free metrics.", "archwright.proxies.registry", "PROXIES"),
-    _lister("benchmarks", "List the tabular benchmarks.", "archwright.benchmarks.registry", "benchmarks"),
+    _lister("benchmarks", "List the tabular benchmarks.", "archwright.tables.registry", "benchmarks"),
 )

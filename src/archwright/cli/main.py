@@ -70,9 +70,9 @@ def runs_show(run: str, as_json: bool) -> None:
 def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_json: bool) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
-    from archwright.methods.engine import resume
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import find_run
+    from archwright.search.engine import resume
 
     folder = find_run(run).folder
     show_answer(resume(folder, latency_ms=limit, minutes=minutes, progress=TerminalProgress()), as_json)

@@ -10,7 +10,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from archwright.methods.registry import methods
+from archwright.search.registry import methods
 
 _LIMITS = {
     "params": "parameters",
@@ -40,7 +40,7 @@ class SearchGroup(click.Group):
 
 
 def _method_command(name: str) -> click.Command:
-    from archwright.methods.configuration import Configuration
+    from archwright.search.configuration import Configuration
 
     method = methods.get(name)
     own: type[BaseModel] = method.Options
@@ -76,8 +76,8 @@ def _method_command(name: str) -> click.Command:
 
 def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.cli.view import show_answer
-    from archwright.methods.engine import search
     from archwright.runs.progress import TerminalProgress
+    from archwright.search.engine import search
 
     run, minutes, as_json = values.pop("run"), values.pop("minutes"), values.pop("as_json")
     limits = {key: values.pop(f"limit_{key}") for key in _LIMITS}

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Column, Table
 
 if TYPE_CHECKING:
-    from archwright.methods.engine import SearchResult
     from archwright.models import Prediction
     from archwright.runs.run import Run
+    from archwright.search.engine import SearchResult
 
 
 def print_json(value: dict[str, Any]) -> None:

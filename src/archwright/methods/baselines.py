@@ -11,9 +11,9 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from archwright.errors import InfeasibleError
-from archwright.methods.base import Options, Stage
-from archwright.methods.evaluation import Evaluated, Evaluator, SearchMethod, evaluate_proposals, feasible_sample
 from archwright.runs.files import Json
+from archwright.search.evaluator import Evaluated, Evaluator, SearchMethod, evaluate_proposals, feasible_sample
+from archwright.search.method import Options, Stage
 from archwright.spaces.base import Architecture
 
 

@@ -27,19 +27,20 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from archwright.analysis.contributions import Contributions
 from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.costs.measure import Latency, Timing, device_name, measure
 from archwright.costs.tables import LatencyTable, measure_table
 from archwright.errors import InfeasibleError, InputError, unknown_name
 from archwright.export import has_onnx
-from archwright.methods.base import RESOURCES, Method, Options, Stage
 from archwright.methods.binas_supernet import OnePath, SupernetWork
-from archwright.methods.work import measure as accuracy_of
+from archwright.predictors.contributions import Contributions
+from archwright.predictors.staged import StagedEstimate, shrunk
 from archwright.runs.files import Json, write_atomic, write_json
 from archwright.runs.progress import Progress
+from archwright.search.context import RESOURCES
+from archwright.search.jobs import measure as accuracy_of
+from archwright.search.method import Method, Options, Stage
 from archwright.solvers import milp, pareto
-from archwright.solvers.predictors import StagedEstimate, shrunk
 from archwright.solvers.problem import Solution, StagedProblem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.spaces.mbconv_scale import MbConvScale

@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 from torch import Tensor, nn
 
-from archwright.analysis.predictor_comparison import compare_predictors
 from archwright.data import Augmentation, Batches
-from archwright.methods.base import Context
-from archwright.methods.supernet_file import load_supernet, save_supernet
-from archwright.methods.work import measure as accuracy_of
 from archwright.models import Model, load_model
+from archwright.predictors.comparison import compare_predictors
+from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
 from archwright.runs.files import Json
-from archwright.solvers.predictors import StagedEstimate, pool_estimates, shrunk, without_difficulty
+from archwright.search.context import Context
+from archwright.search.jobs import measure as accuracy_of
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
+from archwright.supernets.files import load_supernet, save_supernet
 from archwright.training import Position, Recipe, drive, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer

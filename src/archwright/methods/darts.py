@@ -30,8 +30,13 @@ from torch import Tensor, nn
 
 from archwright.data import Augmentation, Batches
 from archwright.errors import InputError
-from archwright.methods.base import Options, Stage
-from archwright.methods.bilevel import (
+from archwright.runs.files import Json
+from archwright.search.evaluator import Evaluator, SearchMethod
+from archwright.search.method import Options, Stage
+from archwright.spaces.derivation import Masks, derive, perturbation_scores
+from archwright.supernets.cell import Active, CellSupernet
+from archwright.training import Position, Stateful, Step, drive
+from archwright.training.bilevel import (
     Alphas,
     ArchitectureParameters,
     Batch,
@@ -42,12 +47,7 @@ from archwright.methods.bilevel import (
     norm,
     sums,
 )
-from archwright.methods.derivation import Masks, derive, perturbation_scores
-from archwright.methods.evaluation import Evaluator, SearchMethod
-from archwright.methods.search_diagnostics import cell_state, collapse_warning, equilibrium, plot_diagnostics
-from archwright.runs.files import Json
-from archwright.supernets.cell import Active, CellSupernet
-from archwright.training import Position, Stateful, Step, drive
+from archwright.training.diagnostics import cell_state, collapse_warning, equilibrium, plot_diagnostics
 from archwright.training.schedule import ScheduleName, make_schedule
 
 DIAGNOSED_IMAGES = 256

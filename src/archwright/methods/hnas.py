@@ -23,11 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from archwright.methods.base import Options, Stage
-from archwright.methods.evaluation import Evaluated, Evaluator, SearchMethod, evaluate_proposals
-from archwright.methods.scoring import ScoreOptions, make_pool, score_pool
 from archwright.proxies.score import Scores
 from archwright.runs.files import Json
+from archwright.search.evaluator import Evaluated, Evaluator, SearchMethod, evaluate_proposals
+from archwright.search.method import Options, Stage
+from archwright.search.scoring import ScoreOptions, make_pool, score_pool
 from archwright.spaces.base import Architecture
 
 Penalty = Literal["square", "absolute"]

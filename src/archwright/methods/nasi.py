@@ -30,15 +30,15 @@ from torch import Tensor, nn
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
-from archwright.methods.base import Options, Stage
-from archwright.methods.derivation import derive
-from archwright.methods.evaluation import SearchMethod
 from archwright.proxies.initialise import initialise
 from archwright.runs.files import Json
+from archwright.search.evaluator import SearchMethod
+from archwright.search.method import Options, Stage
 from archwright.spaces import darts
 from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.cells import Cell, CellPair
 from archwright.spaces.darts import Darts
+from archwright.spaces.derivation import derive
 from archwright.spaces.nasbench1shot1 import NasBench1Shot1
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.training import Position, drive

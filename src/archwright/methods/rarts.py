@@ -22,13 +22,13 @@ from pydantic import Field
 from torch import Tensor
 
 from archwright.errors import InputError
-from archwright.methods.base import Options
-from archwright.methods.bilevel import Alphas, Problem, WeightCopy, losses, sums
 from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy
-from archwright.methods.derivation import operation_decisions
-from archwright.methods.search_diagnostics import equilibrium
+from archwright.search.method import Options
+from archwright.spaces.derivation import operation_decisions
 from archwright.supernets.cell import CellSupernet
 from archwright.training import Position, Step
+from archwright.training.bilevel import Alphas, Problem, WeightCopy, losses, sums
+from archwright.training.diagnostics import equilibrium
 from archwright.training.schedule import ScheduleName
 
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from archwright.benchmarks.locate import shared_data
 from archwright.data.request import DataRequest
 from archwright.execution.base import Executor, make_executor
 from archwright.registry import Entry, Registry
 from archwright.runs.files import Json, write_json
 from archwright.runs.progress import Progress
 from archwright.runs.run import runs_root
+from archwright.tables.locate import shared_data
 
 _THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
 _STUDIES7 = "archwright.reproduce.thesis7_studies"

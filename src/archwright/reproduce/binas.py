@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from archwright.data.request import load_data
-from archwright.methods.engine import SearchResult, resume, search
+from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.runs.files import read_json
+from archwright.search.engine import SearchResult, resume, search
 from archwright.solvers import Solution, StagedChoice, StagedProblem, evolution, frank_wolfe, milp, pareto
-from archwright.solvers.predictors import StagedEstimate, pool_estimates
 from archwright.solvers.synthetic import synthetic_problem
 
 Floats = NDArray[np.float64]

@@ -29,15 +29,15 @@ from archwright.costs.tables import LatencyTable
 from archwright.errors import InfeasibleError
 from archwright.execution.base import Item, run_items
 from archwright.methods.binas import Binas
-from archwright.methods.engine import reopened
-from archwright.methods.work import TrainingJob, train_and_measure, train_network
-from archwright.methods.work import measure as accuracy_of
 from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.reproduce.binas import finished_search, search_scale
 from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Bar, Progress
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
+from archwright.search.engine import reopened
+from archwright.search.jobs import TrainingJob, train_and_measure, train_network
+from archwright.search.jobs import measure as accuracy_of
 from archwright.solvers import StagedProblem, pareto
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, MbConvBlock
 

@@ -20,9 +20,9 @@ from archwright.analysis.bilevel import (
     rarts_equilibrium,
     rarts_trajectory,
 )
-from archwright.methods.engine import SearchResult, resume, search
 from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.runs.files import read_json, write_json
+from archwright.search.engine import SearchResult, resume, search
 
 DEFAULT_SEEDS = 3
 

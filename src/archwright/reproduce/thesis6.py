@@ -13,7 +13,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from archwright.benchmarks import nasbench101
 from archwright.data.request import DataRequest
 from archwright.proxies.engine import ScoreRequest
 from archwright.reproduce.base import Outcome, Settings
@@ -22,6 +21,7 @@ from archwright.reproduce.networks import SmallScale, cell_scores, cell_traces, 
 from archwright.reproduce.thesis7_studies import Collected, sample_201
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1, NASBENCH1SHOT1_2, NASBENCH1SHOT1_3, NasBench1Shot1
 from archwright.spaces.nasbench101 import Cell101
+from archwright.tables import nasbench101
 
 SPACES: Mapping[str, NasBench1Shot1] = {"S1": NASBENCH1SHOT1_1, "S2": NASBENCH1SHOT1_2, "S3": NASBENCH1SHOT1_3}
 SAMPLE_6_5, SAMPLE_6_7, SAMPLE_FIGURE_6_1, SAMPLE_FIGURE_6_1_201 = 150, 40, 60, 500

@@ -6,15 +6,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from archwright.benchmarks.nasbench201 import load_compact
 from archwright.execution.base import Item, run_items
-from archwright.methods.engine import resume, search
 from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.reproduce.thesis7 import accuracy_rows, tests_of, training_free_cells
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
+from archwright.search.engine import resume, search
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
+from archwright.tables.nasbench201 import load_compact
 
 TABLE_6_1 = {
     "NASI T": (93.08, 69.51, 40.87), "NASI 4T": (93.55, 71.20, 44.84), "naswot, 1000 sampled": (92.96, 69.98, 44.44),

@@ -16,13 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from archwright.benchmarks.nasbench201 import CompactTable, load_compact
 from archwright.device import Device
 from archwright.execution.base import Item, run_items
-from archwright.methods.base import Context
 from archwright.methods.baselines import Evolution, ProposalSearch, RandomSearch
-from archwright.methods.configuration import Configuration
-from archwright.methods.evaluation import Evaluated
 from archwright.methods.hnas import LOG_MU, BoostedPool, make_objective
 from archwright.proxies.engine import ScoreRequest, cached_scores
 from archwright.proxies.score import Scores
@@ -30,7 +26,11 @@ from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
+from archwright.search.configuration import Configuration
+from archwright.search.context import Context
+from archwright.search.evaluator import Evaluated
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201, all_operations, canonical_index, cell_of
+from archwright.tables.nasbench201 import CompactTable, load_compact
 
 METRICS = ("grad", "snip", "grasp", "trace")
 DATASETS = {"C10": "cifar10", "C100": "cifar100", "IN-16": "imagenet16-120"}

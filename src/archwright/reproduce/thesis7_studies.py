@@ -18,7 +18,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from archwright.benchmarks import nasbench101, nasbench201
 from archwright.data.downloads import default_cache
 from archwright.data.request import DataRequest
 from archwright.data.sources import CIFAR100
@@ -41,6 +40,7 @@ from archwright.reproduce.thesis7 import (
 )
 from archwright.spaces.nasbench101 import Cell101
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
+from archwright.tables import nasbench101, nasbench201
 
 Values = NDArray[np.float64]
 Four = tuple[float, float, float, float]

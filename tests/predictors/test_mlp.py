@@ -6,8 +6,8 @@ import torch
 from scipy.stats import kendalltau
 from torch import nn
 
-from archwright.analysis.mlp_predictor import MlpPredictor
 from archwright.errors import InputError
+from archwright.predictors.mlp import MlpPredictor
 from archwright.solvers.synthetic import synthetic_problem
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from archwright.benchmarks.base import load_benchmark
-from archwright.benchmarks.locate import shared_data
-from archwright.benchmarks.nasbench101 import NasBench101Table
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1, NASBENCH1SHOT1_3, SPACES, NasBench1Shot1
 from archwright.spaces.nasbench101 import Cell101, cell_hash, network_cost
+from archwright.tables.base import load_benchmark
+from archwright.tables.locate import shared_data
+from archwright.tables.nasbench101 import NasBench101Table
 
 QUERY = ("cifar10", 108, "test")
 

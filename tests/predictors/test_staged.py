@@ -8,7 +8,7 @@ from scipy.stats import kendalltau
 from staged_problems import every_choice, small_problem
 
 from archwright.errors import InputError
-from archwright.solvers.predictors import (
+from archwright.predictors.staged import (
     StagedEstimate,
     fit_bilinear,
     fit_full_bilinear,

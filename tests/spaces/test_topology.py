@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from archwright.analysis.topology import CellTopology, cell_topology, pair_topology
 from archwright.spaces.cells import Cell
 from archwright.spaces.darts import DARTS
 from archwright.spaces.gallery import GALLERY
+from archwright.spaces.topology import CellTopology, cell_topology, pair_topology
 
 
 def conv_cell(sources: list[tuple[int, int]], concat: tuple[int, ...] | None = None) -> Cell:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from archwright.analysis import predictor_comparison
-from archwright.analysis.predictor_comparison import compare_predictors, leave_one_out_ridge
 from archwright.errors import InputError
-from archwright.solvers.predictors import StagedEstimate, fit_bilinear
+from archwright.predictors import comparison
+from archwright.predictors.comparison import compare_predictors, leave_one_out_ridge
+from archwright.predictors.staged import StagedEstimate, fit_bilinear
 from archwright.solvers.problem import StagedChoice
 from archwright.solvers.synthetic import synthetic_problem
 
@@ -55,13 +55,13 @@ def test_every_network_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
         assert sorted([*train, *test]) == list(range(50))
         return 10.0 * test
 
-    predictions = predictor_comparison._cross_validated(predict, fold)
+    predictions = comparison._cross_validated(predict, fold)
     assert predictions.tolist() == [10.0 * row for row in range(50)]
     assert trained_on == [50 - (fold == part).sum() for part in range(5)]
 
 
 def test_predictions_without_differences_rank_nothing() -> None:
-    scores = predictor_comparison._rank_correlations(np.full(9, 70.0), np.arange(9.0))
+    scores = comparison._rank_correlations(np.full(9, 70.0), np.arange(9.0))
     assert scores == {"kendall": 0.0, "spearman": 0.0}
 
 
@@ -73,7 +73,7 @@ def test_parts_of_x_are_given_to_the_full_bilinear_fit(monkeypatch: pytest.Monke
         asked.append((x.shape, num_alpha))
         raise InputError("nothing more", "this test ends here")
 
-    monkeypatch.setattr(predictor_comparison, "fit_full_bilinear", fit)
+    monkeypatch.setattr(comparison, "fit_full_bilinear", fit)
     with pytest.raises(InputError):
         compare_predictors(choices, y, 12)
     assert asked == [((16, 2 * 2 * 12 + 2 * 2), 2 * 2 * 12)]
@@ -81,7 +81,7 @@ def test_parts_of_x_are_given_to_the_full_bilinear_fit(monkeypatch: pytest.Monke
 
 def test_leaving_folds_out_of_equal_accuracy_hides_nothing_in_the_mean() -> None:
     y = np.random.default_rng(0).normal(size=103)
-    fold = predictor_comparison._balanced_folds(y, 5, seed=0)
+    fold = comparison._balanced_folds(y, 5, seed=0)
     assert np.bincount(fold).min() >= 20
     means_of_others = np.array([y[fold != part].mean() for part in range(5)])
     assert abs(kendalltau(means_of_others[fold], y).statistic) < 0.05

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import torch
 
-import archwright.methods.evaluation
-from archwright.benchmarks.nasbench201 import CompactTable
+import archwright.search.evaluator
 from archwright.errors import InputError, Interrupted, RunError
-from archwright.methods.engine import SearchResult, resume, search
 from archwright.models import load_model
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
+from archwright.search.engine import SearchResult, resume, search
+from archwright.tables.nasbench201 import CompactTable
 
 TINY: dict[str, Any] = {"data": "digits", "channels": 4, "cells": 1, "epochs": 1, "final_epochs": 1, "threads": 1}
 
@@ -107,7 +107,7 @@ def test_a_finished_evaluation_is_not_repeated(
     nb201: CompactTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    real = archwright.methods.evaluation.look_up
+    real = archwright.search.evaluator.look_up
 
     def counting(payload: Any, stop: Any) -> Any:
         if len(asked) == 5:
@@ -116,7 +116,7 @@ def test_a_finished_evaluation_is_not_repeated(
         return real(payload, stop)
 
     with monkeypatch.context() as patch:
-        patch.setattr(archwright.methods.evaluation, "look_up", counting)
+        patch.setattr(archwright.search.evaluator, "look_up", counting)
         with pytest.raises(KeyboardInterrupt):
             table_search(tmp_path / "run")
         first, asked = asked, []
@@ -150,7 +150,7 @@ def test_seconds_are_working_time_of_all_sessions(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(archwright.methods.evaluation, "look_up", later)
+        patch.setattr(archwright.search.evaluator, "look_up", later)
         with pytest.raises(KeyboardInterrupt):
             table_search(tmp_path / "run")
     Run.open(tmp_path / "run").event("noted")  # the session's last sign of life
@@ -188,7 +188,7 @@ def test_a_damaged_checkpoint_and_another_machine_are_said_on_resume(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("archwright.methods.work.measure", die)  # after the last checkpoint of the training
+        patch.setattr("archwright.search.jobs.measure", die)  # after the last checkpoint of the training
         with pytest.raises(KeyboardInterrupt):
             search("random", run=folder, evaluations=1, **TINY)
     (checkpoint,) = folder.rglob("checkpoints/search/*/*.safetensors")

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau, spearmanr
 
-from archwright.analysis.mlp_predictor import MlpPredictor
 from archwright.errors import InputError
-from archwright.solvers.predictors import checked_rows, fit_bilinear, fit_full_bilinear, fit_quadratic
+from archwright.predictors.mlp import MlpPredictor
+from archwright.predictors.staged import checked_rows, fit_bilinear, fit_full_bilinear, fit_quadratic
 from archwright.solvers.problem import StagedChoice
 
 Floats = NDArray[np.float64]

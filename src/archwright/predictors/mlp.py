@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from archwright.errors import InputError
-from archwright.solvers.predictors import checked_rows, split_rows
+from archwright.predictors.staged import checked_rows, split_rows
 
 Floats = NDArray[np.float64]
 

@@ -11,14 +11,15 @@ from typing import Any
 
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted
-from archwright.methods.base import Context, Method
-from archwright.methods.configuration import Configuration, validated
-from archwright.methods.registry import methods
 from archwright.models import Model, load_model
 from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
+from archwright.search.configuration import Configuration, validated
+from archwright.search.context import Context
+from archwright.search.method import Method
+from archwright.search.registry import methods
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def search(
         minutes: time budget.
         progress: where to show what happens; silent by default.
         options: the method's own options; they may also be given as further keyword arguments.
-        settings: fields of :class:`~archwright.methods.configuration.Configuration`.
+        settings: fields of :class:`~archwright.search.configuration.Configuration`.
 
     Example:
         >>> result = search("random", space="nasbench201", data="digits", evaluations=4)  # doctest: +SKIP

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import archwright.methods.evaluation
+import archwright.search.evaluator
 from archwright.device import Device
 from archwright.errors import InfeasibleError, Interrupted
-from archwright.methods.base import Context
-from archwright.methods.configuration import Configuration
-from archwright.methods.evaluation import Evaluated, Evaluator, evaluate_proposals, feasible_sample
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
+from archwright.search.configuration import Configuration
+from archwright.search.context import Context
+from archwright.search.evaluator import Evaluated, Evaluator, evaluate_proposals, feasible_sample
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
 
 CELLS = [Cell201((3, 3, 3, 3, 3, last)) for last in range(5)]
@@ -35,7 +35,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
         Configuration(method="random", benchmark="fake"), Run.create(tmp_path / "run", {}, {}), Device("cpu", 1)
     )
     made.__dict__["benchmark"] = Table()
-    monkeypatch.setattr(archwright.methods.evaluation, "look_up", look_up)
+    monkeypatch.setattr(archwright.search.evaluator, "look_up", look_up)
     return made
 
 

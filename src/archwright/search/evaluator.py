@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 
-from archwright.analysis.topology import pair_topology
 from archwright.errors import InfeasibleError, Interrupted, RunError
 from archwright.execution.base import Item, run_items
-from archwright.methods.base import Context, Method, Stage
-from archwright.methods.work import TrainingJob, look_up, train_and_measure, train_network
 from archwright.models import Model
 from archwright.runs.files import Json
+from archwright.search.context import Context
+from archwright.search.jobs import TrainingJob, look_up, train_and_measure, train_network
+from archwright.search.method import Method, Stage
 from archwright.spaces.base import Architecture
 from archwright.spaces.cells import CellPair
+from archwright.spaces.topology import pair_topology
 
 
 class Evaluated(NamedTuple):

@@ -18,12 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from archwright.benchmarks.base import Benchmark, Split
-from archwright.benchmarks.locate import require_data
 from archwright.errors import InputError, unknown_name
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.nasbench1shot1 import SPACES, NasBench1Shot1
 from archwright.spaces.nasbench101 import Cell101, cell_hash, graph_hashes
+from archwright.tables.base import Benchmark, Split
+from archwright.tables.locate import require_data
 
 _OPERATION_OF_CODE = np.array([1, 0, 2], dtype=np.uint8)
 """Our operation index of the archive's 0 (conv3x3), 1 (conv1x1), 2 (maxpool3x3)."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from archwright.analysis.contributions import Contributions
-from archwright.solvers.predictors import StagedEstimate
+from archwright.predictors.contributions import Contributions
+from archwright.predictors.staged import StagedEstimate
 from archwright.spaces.mbconv import scale_for
 
 SCALE = scale_for(32)

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from archwright.methods.bilevel import Problem, WeightCopy, norm, sums
-from archwright.methods.derivation import operation_decisions, strongest_columns
 from archwright.spaces.base import Space
+from archwright.spaces.derivation import operation_decisions, strongest_columns
 from archwright.training import Position
+from archwright.training.bilevel import Problem, WeightCopy, norm, sums
 
 COLLAPSE_SHARE = 0.5
 """A cell whose strongest operation is a skip connection on more than this share of its edges is called collapsing."""

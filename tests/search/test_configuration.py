@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from archwright.errors import InputError
 from archwright.methods.baselines import EvolutionOptions
-from archwright.methods.configuration import Configuration, validated
+from archwright.search.configuration import Configuration, validated
 
 
 def test_a_configuration_survives_the_run_file() -> None:

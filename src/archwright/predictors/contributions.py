@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from archwright.predictors.staged import StagedEstimate
 from archwright.runs.files import Json
-from archwright.solvers.predictors import StagedEstimate
 from archwright.spaces.mbconv_scale import MbConvScale
 
 Floats = NDArray[np.float64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
-from archwright.benchmarks.registry import benchmarks
 from archwright.spaces.base import Architecture, Scale
+from archwright.tables.registry import benchmarks
 
 Split = Literal["validation", "test"]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from archwright.benchmarks.base import Benchmark, load_benchmark
 from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.request import DataRequest, load_data
 from archwright.runs.checkpoints import Checkpoints
@@ -21,6 +20,7 @@ from archwright.runs.files import Json
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Network, Space
 from archwright.spaces.registry import spaces
+from archwright.tables.base import Benchmark, load_benchmark
 from archwright.training import Accuracy, Recipe, evaluate, train
 
 

@@ -8,10 +8,11 @@ from pydantic import Field
 
 from archwright.data.request import DataRequest
 from archwright.errors import InputError
-from archwright.methods.base import Context, Options
-from archwright.methods.evaluation import feasible_sample
 from archwright.proxies.engine import ScoreRequest, score_architectures
 from archwright.proxies.score import Scores
+from archwright.search.context import Context
+from archwright.search.evaluator import feasible_sample
+from archwright.search.method import Options
 from archwright.spaces.base import Architecture
 from archwright.spaces.nasbench201 import NASBENCH201, all_operations, cell_of
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archwright.benchmarks.base import load_benchmark
-from archwright.benchmarks.locate import require_data, shared_data
-from archwright.benchmarks.nasbench201 import CompactTable, NatsTable
 from archwright.errors import InputError
 from archwright.spaces.nasbench201 import NASBENCH201, all_operations
+from archwright.tables.base import load_benchmark
+from archwright.tables.locate import require_data, shared_data
+from archwright.tables.nasbench201 import CompactTable, NatsTable
 
 # The benchmark's architecture with the official index 0.
 FIRST = "|avg_pool_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|nor_conv_1x1~0|skip_connect~1|skip_connect~2|"

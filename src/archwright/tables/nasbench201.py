@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from archwright.benchmarks.base import Benchmark, Split
-from archwright.benchmarks.locate import require_data
 from archwright.errors import InputError, missing_extra, unknown_name
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.nasbench201 import NAMES, NASBENCH201, Cell201
+from archwright.tables.base import Benchmark, Split
+from archwright.tables.locate import require_data
 
 _PREFIX = {"cifar10": "c10", "cifar100": "c100", "imagenet16-120": "in16"}
 _COLUMNS: tuple[tuple[Split, int], ...] = (("validation", 12), ("test", 12), ("test", 200))

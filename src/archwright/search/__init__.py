@@ -1,0 +1,22 @@
+"""The frame that every method and every user stands on; calling the package is :func:`archwright.search.engine.search`.
+
+``archwright.search`` is both this package and the public function: importing a module of the package would otherwise
+hide the function behind the package.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class _SearchPackage(ModuleType):
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """``archwright.search(...)``."""
+        from archwright.search.engine import search
+
+        return search(*args, **keywords)
+
+
+sys.modules[__name__].__class__ = _SearchPackage
