@@ -37,8 +37,8 @@ def from_object(
         data: images (n,H,W), (n,H,W,C) or (n,C,H,W), as uint8 or as floats in [0, 1], with labels (n,) numbered from 0,
             as a pair or with a second pair to test on; a mapping with the keys of an npz archive (``x_train``,
             ``y_train``, ``x_test``, ``y_test``, ``class_names``, or ``x`` and ``y``); a torch Dataset of (image,
-            label), an image being a PIL image, an array or a tensor (C,H,W), or a pair of Datasets, the second to test on.
-            An ImageData is returned as it is.
+            label), an image being a PIL image, an array or a tensor (C,H,W), or a pair of Datasets, the second to test
+            on. An ImageData is returned as it is.
         seed: of the splits.
         image_size: side the images are resized to.
         split: relative sizes of train, validation and test, as in :func:`archwright.data.load`.
