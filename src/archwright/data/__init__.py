@@ -12,11 +12,11 @@ from archwright.data.registry import datasets
 
 if TYPE_CHECKING:
     from archwright.data.augmentation import Augmentation
-    from archwright.data.batches import Batches
+    from archwright.data.batches import Batches, Steps
     from archwright.data.image_data import ImageData, Split, load
     from archwright.data.preprocessing import Preprocessing
 
-__all__ = ["Augmentation", "Batches", "ImageData", "Preprocessing", "Split", "datasets", "load"]
+__all__ = ["Augmentation", "Batches", "ImageData", "Preprocessing", "Split", "Steps", "datasets", "load"]
 
 _HOMES = {
     "Augmentation": "augmentation",
@@ -24,6 +24,7 @@ _HOMES = {
     "ImageData": "image_data",
     "Preprocessing": "preprocessing",
     "Split": "image_data",
+    "Steps": "batches",
     "load": "image_data",
 }
 
