@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from archwright.data.image_data import ImageData, load
 
@@ -16,6 +17,12 @@ class DataRequest:
     seed: int
     image_size: int | None = None
     skip_bad: bool = False
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Absolute paths that loading reads: a user's own folder or archive; named data sets are found by name."""
+        kind, _, argument = self.spec.partition(":")
+        return (str(Path(argument).absolute()),) if kind in ("folder", "npz") else ()
 
 
 @lru_cache(maxsize=2)
