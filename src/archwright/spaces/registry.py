@@ -48,5 +48,6 @@ def name_space(space: Space[Any]) -> str:
     from archwright.spaces.choice_space import ChoiceSpace
 
     if space.name in spaces and spaces.get(space.name) is space:
-        return space.name
-    return (space.spec if isinstance(space, ChoiceSpace) else None) or refer(space)
+        return str(space.name)
+    spec = space.spec if isinstance(space, ChoiceSpace) else None
+    return spec if spec is not None else refer(space)
