@@ -33,7 +33,7 @@ _ENUMERATED = 100_000
 
 @dataclass(frozen=True)
 class Choice(Architecture, Mapping[str, Any]):
-    """One value for each name, read like a dict: ``architecture["depth"]``, ``dict(architecture)``. Its text is JSON."""
+    """One value for each name, read like a dict (``architecture["depth"]``, ``dict(architecture)``), JSON as text."""
 
     text: str
 
