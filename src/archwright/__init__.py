@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from archwright.models import Model, load_model
     from archwright.search.engine import SearchResult, resume, search
+    from archwright.search.study import Study
+    from archwright.spaces.choice_space import ChoiceSpace
 
 __version__ = "0.1.0"
 
@@ -18,10 +20,21 @@ _LAZY = {
     "search": "archwright.search.engine",
     "resume": "archwright.search.engine",
     "SearchResult": "archwright.search.engine",
+    "Study": "archwright.search.study",
+    "ChoiceSpace": "archwright.spaces.choice_space",
     "Model": "archwright.models",
     "load_model": "archwright.models",
 }
-__all__ = ["Model", "SearchResult", "__version__", "load_model", "resume", "search"]
+__all__ = [
+    "ChoiceSpace",
+    "Model",
+    "SearchResult",
+    "Study",
+    "__version__",
+    "load_model",
+    "resume",
+    "search",
+]
 
 
 def __getattr__(name: str) -> Any:

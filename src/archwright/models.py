@@ -7,6 +7,7 @@ class names) and what was measured. Loading executes nothing; ``load_model(path)
 from __future__ import annotations
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,10 +22,12 @@ from torch import Tensor
 
 from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError
+from archwright.references import is_local
 from archwright.runs.files import Json, read_metadata, write_atomic, write_json
 from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
-from archwright.spaces.registry import spaces
+from archwright.spaces.choice_space import SPEC
+from archwright.spaces.registry import find_space
 
 FORMAT = 1
 
@@ -122,8 +125,12 @@ def load_classifier(path: Path | str) -> Classifier:
     return OnnxClassifier(Path(path)) if Path(path).suffix == ".onnx" else load_model(path)
 
 
-def load_model(path: Path | str) -> Model:
-    """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken."""
+def load_model(path: Path | str, space: Space[Any] | None = None) -> Model:
+    """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken.
+
+    Loading imports nothing that a file names: a space of your own is given as ``space``, unless it is registered or its
+    module is already imported.
+    """
     path = Path(path)
     if (path / "run.json").is_file():
         path = _model_of_run(Run.open(path))
@@ -135,14 +142,26 @@ def load_model(path: Path | str) -> Model:
     facts: dict[str, Any] = json.loads(metadata["archwright"])
     if facts.get("format") != FORMAT:
         raise RunError(f"expected a model of format {FORMAT}, got {facts.get('format')} in {path}.")
-    space: Space[Any] = spaces.get(facts["space"])
+    space = _space_of(facts["space"], path) if space is None else space
     scale = space.scale_from(facts["scale"])
     architecture = space.at_scale(scale).parse(facts["architecture"])
     network = space.build(architecture, scale)
     network.load_state_dict(load_file(path))
     network.eval()
     preprocessing = Preprocessing.from_dict(facts["preprocessing"])
-    return Model(network, space.name, architecture, scale, preprocessing, facts["measured"])
+    return Model(network, facts["space"], architecture, scale, preprocessing, facts["measured"])
+
+
+def _space_of(text: str, path: Path) -> Space[Any]:
+    """The space that a file names, as far as this process knows it."""
+    module, _, _ = text.rpartition(":")
+    if ":" in text and not text.startswith(SPEC) and not is_local(text) and module not in sys.modules:
+        raise InputError(
+            f"the space {text} of the model in {path}",
+            "a process that has not imported it",
+            "Give it: archwright.load_model(path, space=...)",
+        )
+    return find_space(text)
 
 
 def _model_of_run(run: Run) -> Path:

@@ -19,6 +19,7 @@ from scipy.stats import kendalltau, spearmanr
 from torch import Tensor, nn
 
 from archwright.data import Augmentation, Batches
+from archwright.data.augmentation import OwnAugmentation
 from archwright.models import Model, load_model
 from archwright.predictors.comparison import compare_predictors
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
@@ -84,7 +85,9 @@ class SupernetWork:
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
         """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
         context = self.context
-        augment = replace(Augmentation.default_for(context.task.data), autoaugment=autoaugment)
+        augment = context.task.augmentation()
+        if autoaugment is not None and not isinstance(augment, OwnAugmentation):
+            augment = replace(augment or Augmentation(), autoaugment=autoaugment)
         seed, device = context.configuration.seed, context.device.name
         return Batches(context.task.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
 

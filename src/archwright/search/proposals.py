@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import ClassVar
 
 from pydantic import Field
 
-from archwright.errors import InfeasibleError, Interrupted
+from archwright.errors import ArchwrightError, InfeasibleError
 from archwright.runs.files import Json
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator
@@ -31,6 +32,8 @@ class ProposalSearch(SearchMethod):
     Options: ClassVar[type[Options]] = ProposalOptions
     options: ProposalOptions
 
+    evaluates: ClassVar[bool] = True
+
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The architecture to evaluate as ``number``; a function of the past and the number."""
@@ -43,7 +46,16 @@ class ProposalSearch(SearchMethod):
     @property
     def rounds(self) -> float:
         """Evaluations over what runs side by side."""
-        return self.options.evaluations / min(self.batch, self.context.executor.workers)
+        return self.count / min(self.batch, self.context.executor.workers)
+
+    @property
+    def count(self) -> int:
+        """How many architectures are evaluated."""
+        return self.options.evaluations
+
+    def about(self, history: Sequence[Evaluated], best: Evaluated) -> dict[str, Json]:
+        """What the method keeps of the search besides the best architecture."""
+        return {}
 
     def search_stages(self) -> list[Stage]:
         """One stage."""
@@ -51,13 +63,15 @@ class ProposalSearch(SearchMethod):
 
     def _search(self) -> Json:
         context = self.context
-        history = evaluate_proposals(context, "search", self.propose, self.options.evaluations, self.batch)
+        history = evaluate_proposals(context, "search", self.propose, self.count, self.batch)
         best = max(history, key=lambda one: one.accuracy)
         return {
             "architecture": str(best.architecture),
             "accuracy": best.accuracy,
             "accuracy_on": Evaluator(context, "search").accuracy_on,
             "evaluations": len(history),
+            "failures": sum(one.accuracy == -inf for one in history),
+            **self.about(history, best),
         }
 
 
@@ -66,8 +80,8 @@ def evaluate_proposals(
 ) -> list[Evaluated]:
     """Propose, evaluate, repeat; ``batch`` architectures are proposed from the same past.
 
-    A resumed run proposes the same again and finds the finished ones in the item log. The end of the time budget ends
-    the search with what it has.
+    A resumed run proposes the same again and finds the finished ones in the item log. Failed evaluations count, and
+    the search goes on from them as from the worst there are.
     """
     evaluator = Evaluator(context, stage)
     history: list[Evaluated] = []
@@ -75,21 +89,13 @@ def evaluate_proposals(
         while len(history) < evaluations:
             count = min(batch, evaluations - len(history))
             chosen = [propose(history, len(history) + i) for i in range(count)]
-            try:
-                accuracies = evaluator(chosen)
-            except Interrupted:
-                done = evaluator.log.done
-                history += [Evaluated(a, done[str(a)]["accuracy"]) for a in chosen if str(a) in done]
-                if context.stop.signalled or not history:
-                    raise
-                context.run.event("budget", stage=stage, evaluations=len(history))
-                context.progress.say(f"The time budget ends the search after {len(history)} evaluations.")
-                return history
-            for architecture, accuracy in zip(chosen, accuracies, strict=True):
+            for architecture, accuracy in zip(chosen, evaluator(chosen), strict=True):
                 history.append(Evaluated(architecture, accuracy))
-            best = max(history, key=lambda one: one.accuracy)
+            best = max(one.accuracy for one in history)
             bar.advance(count)
-            bar.note(f"best {best.accuracy:.2f} %")
+            bar.note(f"best {best:.2f}" if best > -inf else "all failed")
+    if best == -inf:
+        raise ArchwrightError(f"all {len(history)} evaluations failed; the reasons are in {context.run.folder}.")
     return history
 
 
