@@ -22,7 +22,6 @@ from archwright.methods.darts import (
 )
 from archwright.runs.stop import Stop
 from archwright.spaces.darts import DARTS, EDGES
-from archwright.spaces.derivation import derive, perturbation_scores
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.training.diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
@@ -130,13 +129,13 @@ def test_nasbench201_takes_the_strongest_operation_but_never_none():
     weights = np.full((6, 5), 0.1)
     weights[:, 0] = 0.9
     weights[range(6), [1, 2, 3, 4, 1, 3]] = 0.3
-    assert derive(NASBENCH201, {"cell": weights}).operations == (1, 2, 3, 4, 1, 3)
+    assert NASBENCH201.derive({"cell": weights}).operations == (1, 2, 3, 4, 1, 3)
 
 
 def test_darts_keeps_the_two_strongest_edges_of_each_node():
     rng = np.random.default_rng(0)
     weights = {name: rng.random((14, 8)) for name in ("normal", "reduce")}
-    pair = derive(DARTS, weights)
+    pair = DARTS.derive(weights)
     for name, cell in (("normal", pair.normal), ("reduce", pair.reduce)):
         for node, edges in enumerate(cell.nodes, 2):
             best = {}
@@ -151,7 +150,7 @@ def test_darts_keeps_the_two_strongest_edges_of_each_node():
 def test_nasbench1shot1_is_derived_with_its_number_of_parents():
     rng = np.random.default_rng(1)
     weights = {name: rng.random(shape) for name, shape in NASBENCH1SHOT1_1.decisions.items()}
-    assert tuple(map(len, derive(NASBENCH1SHOT1_1, weights).parents)) == NASBENCH1SHOT1_1.parents
+    assert tuple(map(len, NASBENCH1SHOT1_1.derive(weights).parents)) == NASBENCH1SHOT1_1.parents
 
 
 @pytest.mark.parametrize("space", [NASBENCH201, DARTS, NASBENCH1SHOT1_1], ids=lambda space: space.name)
@@ -163,7 +162,7 @@ def test_perturbation_keeps_what_is_missed_most(space):
     def loss_of_masks(on):
         return sum(float((importance[name] * ~on[name]).sum()) for name in on)
 
-    assert derive(space, perturbation_scores(space, loss_of_masks, rng)) == derive(space, importance)
+    assert space.derive(space.perturbation_scores(loss_of_masks, rng)) == space.derive(importance)
 
 
 # --- diagnostics ---

@@ -11,6 +11,7 @@ from torch import nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
+from archwright.spaces.cell_space import EdgeCell
 from archwright.spaces.cells import CellPair
 from archwright.spaces.darts import DARTS
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
@@ -283,8 +284,8 @@ def test_partial_channels_against_the_oracle(name, partial, weighting):
 
 
 def test_partial_channels_pass_by_when_nothing_is_selected():
-    cell = MixedCell(1, [(0, 1)], ["none", "skip_connect"], 4, halved=False, join="last", affine=False,
-                     statistics="batch", pool_norm=False, partial=2)  # fmt: skip
+    pattern = EdgeCell("cell", ((0, 1),))
+    cell = MixedCell(pattern, ["none", "skip_connect"], 4, affine=False, statistics="batch", pool_norm=False, partial=2)
     x = torch.arange(4.0).view(1, 4, 1, 1) + 1
     nothing = cell(x, torch.tensor([[1.0, 0.0]]), np.array([[True, False]]))
     assert nothing.flatten().tolist() == [0, 3, 0, 4]

@@ -33,7 +33,7 @@ from archwright.errors import InputError
 from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluator, SearchMethod
 from archwright.search.method import Options, Stage
-from archwright.spaces.derivation import Masks, derive, perturbation_scores
+from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.training import Position, Stateful, Step, drive
 from archwright.training.bilevel import (
@@ -220,8 +220,13 @@ class DifferentiableSearch(SearchMethod):
                 "Use the latency_weight of rarts, or a method that keeps limits (binas, evolution).",
             )
         super().check()
-        derive(self.context.space, {n: np.zeros(shape) for n, shape in self.context.space.decisions.items()})
+        _ = self.space
         self.halves()
+
+    @property
+    def space(self) -> CellSpace[Any]:
+        """The cell space; another one is refused."""
+        return as_cell_space(self.context.space)
 
     def estimate_seconds(self) -> float:
         """From one timed pass of the supernet."""
@@ -267,7 +272,7 @@ class DifferentiableSearch(SearchMethod):
     def _supernet(self) -> CellSupernet:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.context.space, self.context.scale)
+            network = CellSupernet(self.space, self.context.scale)
         network.to(self.context.device.torch)
         return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
@@ -275,7 +280,7 @@ class DifferentiableSearch(SearchMethod):
         rng = self.context.rng("alpha")
         values = {
             name: torch.from_numpy(1e-3 * rng.standard_normal(shape)).float().to(self.context.device.torch)
-            for name, shape in self.context.space.decisions.items()
+            for name, shape in self.space.decisions.items()
         }
         return ArchitectureParameters(values)
 
@@ -329,7 +334,7 @@ class DifferentiableSearch(SearchMethod):
         weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}
         scores = weights if o.selection == "strength" else self._perturbed(problem, copies[0])
         return {
-            "architecture": str(derive(context.space, scores)),
+            "architecture": str(self.space.derive(scores)),
             "accuracy": None,
             "accuracy_on": "nothing: the search sees losses of the supernet",
             "evaluations": 0,
@@ -347,7 +352,7 @@ class DifferentiableSearch(SearchMethod):
                 values = [supernet_loss(w.network, weights, batches.get(0, s), on) for s in range(len(batches))]
             return float(torch.stack(values).mean())
 
-        return perturbation_scores(self.context.space, loss_of, self.context.rng("perturbation"))
+        return self.space.perturbation_scores(loss_of, self.context.rng("perturbation"))
 
     def fixed_problem(self, problem: Problem) -> Problem:
         """The same losses on one fixed batch of each half, without augmentation and sampling."""
@@ -371,7 +376,7 @@ class _Watch:
 
     def __call__(self, epoch: int, metrics: dict[str, float]) -> None:
         context = self.method.context
-        cells = cell_state(context.space, softmax(self.fixed.alpha.get(detached=True)))
+        cells = cell_state(self.method.space, softmax(self.fixed.alpha.get(detached=True)))
         found = {**metrics, **self.method.diagnose(self.fixed, self.copies), "cells": cells}
         before = next((one["cells"] for one in self.records() if one["epoch"] == epoch - 1), None)
         context.run.event("diagnostics", epoch=epoch, **found)

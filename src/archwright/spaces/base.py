@@ -12,7 +12,7 @@ The contract (checked for every registered space by :func:`archwright.testing.ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -101,6 +101,17 @@ class Space(ABC, Generic[A]):
     """Named scales: ``paper`` (the published evaluation network), ``search`` and ``small`` (fits a laptop)."""
     widths_in_architecture: ClassVar[bool] = False
     """Whether an architecture says its own widths, so that the space depends on the scale (see :meth:`at_scale`)."""
+
+    proxy_size: ClassVar[int] = 8
+    """Image size at which training-free scores of the space's small networks rank it well, in pixels."""
+
+    def representatives(self) -> Sequence[A] | None:
+        """One architecture of every canonical class, where the space is small enough to score them all; else None."""
+        return None
+
+    def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
+        """The scale of the small networks that training-free metrics score."""
+        return Scale(channels, cells, classes, image_size, image_channels)
 
     def at_scale(self, scale: Scale) -> Space[A]:
         """The space of the architectures that networks of ``scale`` have: itself, unless they say their own widths."""
