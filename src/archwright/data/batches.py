@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from archwright.data.augmentation import Augmentation
+from archwright.data.augmentation import Augment
 from archwright.data.image_data import ImageData, Split
 from archwright.errors import InputError
 
@@ -37,7 +37,7 @@ class Batches:
         batch_size: int,
         *,
         seed: int = 0,
-        augment: Augmentation | None = None,
+        augment: Augment | None = None,
         shuffle: bool = True,
         device: torch.device | str = "cpu",
         drop_last: bool = True,
