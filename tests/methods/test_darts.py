@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 sys.path.insert(0, str(Path(__file__).parent))  # for two_layer
 
@@ -21,6 +22,7 @@ from archwright.methods.darts import (
     second_order_step,
 )
 from archwright.runs.stop import Stop
+from archwright.spaces.base import Scale
 from archwright.spaces.darts import DARTS, EDGES
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import NASBENCH201
@@ -225,6 +227,24 @@ def test_a_search_of_nasbench1shot1(tmp_path):
     result = aw.search("darts", run=tmp_path / "run", **TINY, space="nasbench1shot1-1")
     NASBENCH1SHOT1_1.parse(result.best["architecture"])
     assert "topology" not in result.best
+
+
+def test_a_search_starts_from_the_supernet_of_another_at_its_own_scale(tmp_path):
+    few = {**TINY, "data": "random:classes=3,size=8,channels=1,count=160", "search_batch": 32, "supernet_channels": 8}
+    first = aw.search("darts", run=tmp_path / "first", **few, w_lr=1e-9, w_lr_min=0)
+    stored = load_file(first.folder / "artifacts" / "supernet.safetensors")
+    assert stored["network.stem.0.weight"].shape[0] == 8  # the final network has 4
+    assert (
+        first.best["params"]
+        == NASBENCH201.cost(NASBENCH201.parse(first.best["architecture"]), Scale(4, 1, 3, 8, 1)).params
+    )
+    aw.search("rarts", run=tmp_path / "second", **few, supernet=str(first.folder), w_lr=1e-9, w_lr_min=0)
+    again = load_file(tmp_path / "second" / "artifacts" / "supernet.safetensors")
+    assert all(torch.allclose(stored[name], again[name], atol=1e-5) for name in stored)
+    for changes, words in (({"seed": 5}, "other images"), ({"supernet_channels": 4}, "channels=4")):
+        with pytest.raises(InputError, match=words):
+            aw.search("darts", run=tmp_path / "third", **{**few, **changes}, supernet=str(first.folder))
+    assert not (tmp_path / "third").exists()
 
 
 class StopAfter(Stop):

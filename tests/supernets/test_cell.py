@@ -428,3 +428,48 @@ def test_a_too_small_image_is_refused():
 def test_contiguous_runs():
     assert contiguous_runs([0, 1, 3, 5, 6, 7]) == [slice(0, 2), slice(3, 4), slice(5, 8)]
     assert contiguous_runs([]) == []
+
+
+# --- the supernet of DARTS as its authors count it ---
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def counted_supernet(channels, cells, classes=10):
+    """Weights of DARTS' search network by hand: no batch norm but the stem's is affine, pools have no weights."""
+    total = 27 * 3 * channels + 2 * 3 * channels
+    before, last, c = 3 * channels, 3 * channels, channels
+    for number in range(cells):
+        reduction = number in (cells // 3, 2 * cells // 3)
+        c *= 2 if reduction else 1
+        total += before * c + last * c  # 1x1 convolutions on both inputs; two halves make one where the first is halved
+        separable = sum(2 * (k * k * c + c * c) for k in (3, 5))
+        dilated = sum(k * k * c + c * c for k in (3, 5))
+        total += 14 * (separable + dilated)
+        total += 8 * c * c if reduction else 0  # a skip that halves, on the 8 edges from the cell's inputs
+        before, last = last, 4 * c
+    return total + (last + 1) * classes
+
+
+@pytest.mark.parametrize(("channels", "cells"), [(16, 8), (8, 3), (4, 6)])
+def test_the_darts_supernet_has_the_weights_of_the_authors(channels, cells):
+    supernet = CellSupernet(DARTS, DARTS.supernet_scale(Scale(channels, cells, auxiliary=True)))
+    assert count(supernet) == counted_supernet(channels, cells)
+
+
+def test_the_darts_supernet_at_its_published_scale_and_the_final_network_apart_from_it():
+    """1.930618 M is what public DARTS code prints for 16 channels and 8 cells."""
+    scale = DARTS.scales["search"]
+    supernet = CellSupernet(DARTS, DARTS.supernet_scale(scale))
+    assert count(supernet) == 1_930_618
+    assert supernet.scale.pool_norm
+    final = DARTS.build(DARTS.sample(np.random.default_rng(0)), scale)
+    assert normed_pools(supernet) == 8 * 2 * 5  # one of each kind a cell and source
+    assert normed_pools(final) == 0
+
+
+def normed_pools(network):
+    stacks = [module for module in network.modules() if isinstance(module, nn.Sequential)]
+    return sum(isinstance(stack[0], nn.AvgPool2d | nn.MaxPool2d) for stack in stacks)

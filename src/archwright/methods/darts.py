@@ -33,8 +33,10 @@ from archwright.errors import InputError
 from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluator, SearchMethod
 from archwright.search.method import Options, Stage
+from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
+from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
 from archwright.training import Position, Stateful, Step, drive
 from archwright.training.bilevel import (
     Alphas,
@@ -69,6 +71,9 @@ class DifferentiableOptions(Options):
     alpha_lr_min: float = Field(0.0, ge=0, description="where it ends, if its schedule falls")
     alpha_schedule: ScheduleName = Field("constant", description="how it falls: cosine, linear or constant")
     alpha_weight_decay: float = Field(1e-3, ge=0, description="weight decay of the architecture parameters")
+    supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final network")
+    supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final network")
+    supernet: str | None = Field(None, description="run folder of a search whose supernet this one starts from")
     selection: Literal["strength", "perturbation"] = Field(
         "strength", description="discretise by the largest weights, or by what the network misses most"
     )
@@ -220,13 +225,22 @@ class DifferentiableSearch(SearchMethod):
                 "Use the latency_weight of rarts, or a method that keeps limits (binas, evolution).",
             )
         super().check()
-        _ = self.space
+        self.space.check_scale(self.supernet_scale)
         self.halves()
+        if self.options.supernet is not None:
+            self._supernet()
 
     @property
     def space(self) -> CellSpace[Any]:
         """The cell space; another one is refused."""
         return as_cell_space(self.context.space)
+
+    @property
+    def supernet_scale(self) -> Scale:
+        """Scale of the supernet, which the final network's need not be."""
+        o = self.options
+        final = self.context.scale.changed(channels=o.supernet_channels, cells=o.supernet_cells)
+        return self.space.supernet_scale(final)
 
     def estimate_seconds(self) -> float:
         """From one timed pass of the supernet."""
@@ -272,7 +286,9 @@ class DifferentiableSearch(SearchMethod):
     def _supernet(self) -> CellSupernet:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.space, self.context.scale)
+            network = CellSupernet(self.space, self.supernet_scale)
+        if self.options.supernet is not None:
+            load_supernet(supernet_of(self.options.supernet), network, self.context.data.fingerprint)
         network.to(self.context.device.torch)
         return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
@@ -329,6 +345,9 @@ class DifferentiableSearch(SearchMethod):
                 on_epoch=watch,
                 on_step=lambda _: bar.advance(),
             )
+        trained = copies[0].network
+        assert isinstance(trained, CellSupernet)
+        save_supernet(trained, context.data.fingerprint, context.run.artifact(FILE_NAME))
         records = watch.records()
         plot_diagnostics(records, context.run.artifact("diagnostics.png"))
         weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}

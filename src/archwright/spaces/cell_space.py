@@ -116,6 +116,10 @@ class CellSpace(Space[A]):
             affine: whether batch norms that belong to a cell's inputs have trainable parameters.
         """
 
+    def supernet_scale(self, scale: Scale) -> Scale:
+        """The scale of the supernet in a search whose final networks have ``scale``."""
+        return scale.changed(auxiliary=False)
+
     @property
     def links(self) -> Mapping[str, int]:
         """The decisions that choose inputs rather than operations, and the vertex each is about."""

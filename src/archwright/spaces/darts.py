@@ -55,7 +55,7 @@ class Darts(CellSpace[CellPair]):
     scales: ClassVar[Mapping[str, Scale]] = {
         "paper": Scale(channels=36, cells=20, auxiliary=True),
         "imagenet": Scale(channels=48, cells=14, classes=1000, image_size=224, stem="imagenet", auxiliary=True),
-        "search": Scale(channels=16, cells=8, pool_norm=True),
+        "search": Scale(channels=16, cells=8),
         "small": Scale(channels=8, cells=3),
     }
 
@@ -135,6 +135,10 @@ class Darts(CellSpace[CellPair]):
             return make_cell(REDUCE if reduction else NORMAL, channels, channels)
 
         return CellNetwork(scale, (NODES, NODES), place, affine)
+
+    def supernet_scale(self, scale: Scale) -> Scale:
+        """With a batch norm after every pool, which final networks do not have: pooling must not win by its scale."""
+        return super().supernet_scale(scale).changed(pool_norm=True)
 
     def derive(self, weights: Scores) -> CellPair:
         """The strongest operation other than ``none`` of every edge; a node keeps the two edges where it is largest."""

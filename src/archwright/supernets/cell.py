@@ -240,6 +240,18 @@ class CellSupernet(nn.Module):
         encoding = self.space.encode(architecture)
         return {name: torch.from_numpy(array).float().to(device) for name, array in encoding.items()}
 
+    def identity(self) -> dict[str, Any]:
+        """What a file of weights must agree in: space, scale and options."""
+        return {
+            "space": self.space.name,
+            "scale": self.scale.to_dict(),
+            "downsample": self.downsample,
+            "operations": [name for name, kept in zip(self.space.operations, self.kept, strict=True) if kept],
+            "affine": self.affine,
+            "partial": self.partial,
+            "statistics": self.statistics,
+        }
+
     def inherit(self, architecture: Architecture) -> Network:
         """The stand-alone network of ``architecture`` with this supernet's weights and statistics, copied.
 
