@@ -88,6 +88,25 @@ class Batches:
         return self.augment(pixels.to(torch.float32) / 255, seed, self.data.preprocessing.standardise), y
 
 
+class Steps:
+    """A number of batches of a source as one epoch, over as many of the source's epochs as that takes.
+
+    How long a training lasts is then counted in steps, whatever the number of images.
+    """
+
+    def __init__(self, source: Batches, count: int) -> None:
+        if count < 1:
+            raise InputError("at least one step", str(count))
+        self.source, self.count = source, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Images and labels of a step, as of the source."""
+        return self.source.get(*divmod(epoch * self.count + step, len(self.source)))
+
+
 def _checked_indices(indices: NDArray[np.int64] | None, size: int, split: str) -> NDArray[np.int64]:
     if indices is None:
         return np.arange(size)
