@@ -94,7 +94,7 @@ class Network(nn.Module):
 class Space(ABC, Generic[A]):
     """A set of architectures: how to make, read, write, encode, vary, count and build them."""
 
-    name: ClassVar[str]
+    name: str
     operations: ClassVar[tuple[str, ...]]
     """Names of the candidate operations, in the order of the columns of an encoding."""
     scales: ClassVar[Mapping[str, Scale]]
@@ -112,6 +112,11 @@ class Space(ABC, Generic[A]):
     def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
         """The scale of the small networks that training-free metrics score."""
         return Scale(channels, cells, classes, image_size, image_channels)
+
+    @property
+    def builds_networks(self) -> bool:
+        """Whether :meth:`build` and :meth:`cost` work; a space without serves only a user's own function."""
+        return True
 
     def at_scale(self, scale: Scale) -> Space[A]:
         """The space of the architectures that networks of ``scale`` have: itself, unless they say their own widths."""
