@@ -1,7 +1,7 @@
-"""An accelerator that is not there: tensors that say they are on torch's ``meta`` device, hold real numbers, and refuse what MPS does.
+"""An accelerator that is not there: tensors that say they are on torch's ``meta`` device, but hold real numbers.
 
-Within :class:`FakeAccelerator`, ``.to("meta")`` and ``device="meta"`` give such tensors. Mixing one with a CPU tensor of
-any dimension, or making one of float64, is an error, as on the real thing; so is reading one by ``numpy()``.
+Within :class:`FakeAccelerator`, ``.to("meta")`` and ``device="meta"`` give such tensors. They refuse what MPS refuses:
+to be mixed with a CPU tensor of one or more dimensions, to be float64, and to be read by ``numpy()``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 DEVICE = torch.device("meta")
+NO_FLOAT64 = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
 
 
 class OnAccelerator(torch.Tensor):
@@ -24,7 +25,9 @@ class OnAccelerator(torch.Tensor):
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> OnAccelerator:
         if inner.dtype == torch.float64:
-            raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64.")
+            raise TypeError(
+                "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
+            )
         wrapped = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
@@ -64,14 +67,16 @@ def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if wrapped and not moves:
         for one in given:
             if isinstance(one, torch.Tensor) and not isinstance(one, OnAccelerator) and one.dim() > 0:
-                raise RuntimeError(f"{func}: expected all tensors on the accelerator, got one of shape {tuple(one.shape)} on cpu")
+                raise RuntimeError(
+                    f"{func}: expected all tensors on the accelerator, got one of shape {tuple(one.shape)} on cpu"
+                )
     to_device = torch.device(target).type == DEVICE.type if target is not None else bool(wrapped)
     if func is torch.ops.aten.copy_.default:
         to_device = isinstance(args[0], OnAccelerator)
     if target is not None:
         kwargs = {**kwargs, "device": torch.device("cpu")}
     if func is torch.ops.aten._to_copy.default and to_device and kwargs.get("dtype") is torch.float64:
-        raise TypeError("Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64.")
+        raise TypeError(NO_FLOAT64)
     plain_args, plain_kwargs = tree_map(_inner, (args, kwargs))
     out = func(*plain_args, **plain_kwargs)
     if not to_device:

@@ -6,7 +6,7 @@ It knows the contract (:class:`archwright.spaces.cell_space.CellSpace`) and noth
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -80,9 +80,8 @@ class TriangleSpace(CellSpace[Triangle]):
     def decisions(self) -> dict[str, tuple[int, int]]:
         return {"edges": (3, 3)}
 
-    def representatives(self) -> list[Triangle]:
-        every = (self.canonical(Triangle(o)) for o in itertools.product(range(3), repeat=3))
-        return list(dict.fromkeys(every))
+    def enumerated(self) -> Iterator[Triangle]:
+        return map(Triangle, itertools.product(range(3), repeat=3))
 
     def sample(self, rng: np.random.Generator) -> Triangle:
         return Triangle(tuple(rng.integers(3, size=3).tolist()))

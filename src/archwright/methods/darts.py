@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from archwright.data import Augmentation, Batches
 from archwright.errors import InputError
 from archwright.runs.files import Json
-from archwright.search.evaluator import Evaluator, SearchMethod
-from archwright.search.method import Options, Stage
+from archwright.search.evaluator import Evaluator
+from archwright.search.method import Options, SearchMethod, Stage
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
@@ -233,13 +233,13 @@ class DifferentiableSearch(SearchMethod):
     @property
     def space(self) -> CellSpace[Any]:
         """The cell space; another one is refused."""
-        return as_cell_space(self.context.space)
+        return as_cell_space(self.context.task.space)
 
     @property
     def supernet_scale(self) -> Scale:
         """Scale of the supernet, which the final network's need not be."""
         o = self.options
-        final = self.context.scale.changed(channels=o.supernet_channels, cells=o.supernet_cells)
+        final = self.context.task.scale.changed(channels=o.supernet_channels, cells=o.supernet_cells)
         return self.space.supernet_scale(final)
 
     def estimate_seconds(self) -> float:
@@ -263,24 +263,24 @@ class DifferentiableSearch(SearchMethod):
 
     def halves(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
         """Positions of D_t and D_v in the train part: disjoint random halves of equal size."""
-        count = len(self.context.data.train) // 2
+        count = len(self.context.task.data.train) // 2
         if count < 2:
             raise InputError(
                 "at least 4 training images, to divide into D_t and D_v",
-                f"{len(self.context.data.train)} (an empty or tiny validation half)",
+                f"{len(self.context.task.data.train)} (an empty or tiny validation half)",
                 "Give more images.",
             )
-        order = self.context.rng("halves").permutation(len(self.context.data.train))
+        order = self.context.rng("halves").permutation(len(self.context.task.data.train))
         return np.sort(order[:count]), np.sort(order[count : 2 * count])
 
     def _batches(self, half: Any, size: int, number: int, augmented: bool) -> Batches:
         context = self.context
-        crop_and_flip = replace(Augmentation.default_for(context.data), cutout=0)
+        crop_and_flip = replace(Augmentation.default_for(context.task.data), cutout=0)
         seed = int(context.rng("order of a half", number).integers(2**31))
         device = context.device.torch
         augment = crop_and_flip if augmented else None
         return Batches(
-            context.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=augmented
+            context.task.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=augmented
         )
 
     def _supernet(self) -> CellSupernet:
@@ -288,7 +288,7 @@ class DifferentiableSearch(SearchMethod):
             torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
             network = CellSupernet(self.space, self.supernet_scale)
         if self.options.supernet is not None:
-            load_supernet(supernet_of(self.options.supernet), network, self.context.data.fingerprint)
+            load_supernet(supernet_of(self.options.supernet), network, self.context.task.data.fingerprint)
         network.to(self.context.device.torch)
         return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
@@ -347,7 +347,7 @@ class DifferentiableSearch(SearchMethod):
             )
         trained = copies[0].network
         assert isinstance(trained, CellSupernet)
-        save_supernet(trained, context.data.fingerprint, context.run.artifact(FILE_NAME))
+        save_supernet(trained, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
         records = watch.records()
         plot_diagnostics(records, context.run.artifact("diagnostics.png"))
         weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}

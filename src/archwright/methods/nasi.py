@@ -32,8 +32,7 @@ from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
 from archwright.runs.files import Json
-from archwright.search.evaluator import SearchMethod
-from archwright.search.method import Options, Stage
+from archwright.search.method import Options, SearchMethod, Stage
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
@@ -152,14 +151,14 @@ class Nasi(SearchMethod):
     @property
     def space(self) -> CellSpace[Any]:
         """The cell space; another one is refused."""
-        return as_cell_space(self.context.space)
+        return as_cell_space(self.context.task.space)
 
     @property
     def request(self) -> DataRequest:
         """The images the search sees."""
         context = self.context
         if self.options.images == "true" and context.configuration.data is not None:
-            return context.data_request
+            return context.task.data_request
         spec = f"random:classes=10,size={self.options.proxy_size},channels=3,count=4096"
         return DataRequest(spec, context.configuration.seed)
 

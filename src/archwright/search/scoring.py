@@ -11,9 +11,12 @@ from archwright.errors import InputError
 from archwright.proxies.engine import ScoreRequest, score_architectures
 from archwright.proxies.score import Scores
 from archwright.search.context import Context
-from archwright.search.evaluator import feasible_sample
 from archwright.search.method import Options
+from archwright.search.proposals import feasible_sample
 from archwright.spaces.base import Architecture
+
+MOST_POOLED = 20_000
+"""Architectures up to which a whole space is the pool."""
 
 
 class ScoreOptions(Options):
@@ -35,11 +38,11 @@ class ScoreOptions(Options):
 
 def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:
     """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind)."""
-    size = options.proxy_size or context.space.proxy_size
+    size = options.proxy_size or context.task.space.proxy_size
     noise = DataRequest(f"random:classes=10,size={size},channels=3,count=2048", context.configuration.seed)
     return ScoreRequest(
         metrics=metrics,
-        data=context.data_request if context.configuration.data is not None else noise,
+        data=context.task.data_request if context.configuration.data is not None else noise,
         channels=options.proxy_channels,
         cells=options.proxy_cells,
         image_size=size,
@@ -57,8 +60,8 @@ def check_scoring(context: Context, options: ScoreOptions, metrics: tuple[str, .
     data = load_data(request.data)
     request.check(data)
     size = min(request.image_size, data.image_size)
-    context.space.check_scale(
-        context.space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
+    context.task.space.check_scale(
+        context.task.space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
     )
 
 
@@ -67,11 +70,11 @@ def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
 
     All of them where the space lists them, unless ``pool`` asks for fewer; elsewhere those of a random sample.
     """
-    space: Any = context.space
-    every = space.representatives() if options.pool == 0 else None
-    if every is not None:
-        return [candidate for candidate in every if space.is_connected(candidate) and context.feasible(candidate)]
+    space: Any = context.task.space
     found: dict[Architecture, None] = {}
+    if options.pool == 0 and space.size <= MOST_POOLED and (every := space.enumerated()) is not None:
+        classes = dict.fromkeys(space.canonical(one) for one in every)
+        return [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
     rng = context.rng("pool")
     for _ in range(options.pool or 2000):
         found[space.canonical(feasible_sample(context, lambda: space.sample(rng)))] = None
@@ -85,7 +88,7 @@ def score_pool(
     if not pool:
         raise InputError("architectures that meet the limits", "none")
     return score_architectures(
-        context.space,
+        context.task.space,
         pool,
         request_scores(context, options, metrics),
         executor=context.executor,

@@ -52,6 +52,7 @@ class Darts(CellSpace[CellPair]):
     operations = NAMES
     fewest_cells = 3
     edges_compete = True
+    additive_costs: ClassVar[bool] = True
     scales: ClassVar[Mapping[str, Scale]] = {
         "paper": Scale(channels=36, cells=20, auxiliary=True),
         "imagenet": Scale(channels=48, cells=14, classes=1000, image_size=224, stem="imagenet", auxiliary=True),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -61,15 +61,14 @@ class NasBench201(CellSpace[Cell201]):
 
     proxy_size = 4
 
-    def representatives(self) -> list[Cell201]:
-        """The first cell of each of the 4,930 classes."""
-        rows = all_operations()
-        return [cell_of(rows[index]) for index in np.unique(canonical_index()).tolist()]
-
     @property
     def size(self) -> int:
         """5 ** 6."""
         return 15_625
+
+    def enumerated(self) -> Iterator[Cell201]:
+        """In the order of :func:`all_operations`."""
+        return (cell_of(row) for row in all_operations().tolist())
 
     @property
     def decisions(self) -> dict[str, tuple[int, int]]:
