@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from archwright.errors import ArchwrightError
 from archwright.terminal import say, show_table
 
+from archwright.costs.limits import RESOURCES
+
 if TYPE_CHECKING:
     from archwright.models import Prediction
     from archwright.runs.run import Run
@@ -50,15 +52,12 @@ def show_answer(result: SearchResult, as_json: bool) -> None:
         say(f"Use it with: archwright predict {answer['run']} IMAGE...")
 
 
-_UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates", "memory_bytes": "bytes"}
-
-
 def _show_models(result: SearchResult) -> None:
     """An answer with one model for every limit."""
     answer = result.answer
     rows = []
     for one in answer["models"]:
-        limits = ", ".join(f"{limit:.3g} {_UNITS[name]}" for name, limit in one["limits"].items())
+        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in one["limits"].items())
         timed = one["measured_latency_ms"]
         measured = [f"{timed[key]:.3g} ms" for key in ("median_ms", "high_ms")] if timed else ["not here", ""]
         low, high = one["accuracy_interval"]

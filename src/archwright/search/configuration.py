@@ -52,7 +52,10 @@ class Configuration(BaseModel):
     batch_size: int | None = Field(None, ge=2, le=MOST_BATCH, description="batch size instead of the recipe's")
     lr: float | None = Field(None, gt=0, le=MOST_NUMBER, description="learning rate instead of the recipe's")
     final_epochs: int | None = Field(
-        None, ge=1, le=MOST_COUNT, description="epochs the answer is trained for; three times an evaluation's"
+        None,
+        ge=1,
+        le=MOST_COUNT,
+        description="epochs the answer is trained for; by default three times an evaluation's, with binas half of it",
     )
     skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")
     limits: dict[str, float | list[float]] = Field(
