@@ -24,7 +24,6 @@ from archwright.runs.files import (
     Json,
     inside,
     load_weights,
-    parse_json,
     read_metadata,
     stored_elements,
     write_atomic,
@@ -33,7 +32,7 @@ from archwright.runs.files import (
 from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.registry import spaces
-from archwright.strict import from_plain
+from archwright.strict import from_plain, parse_json
 
 FORMAT = 1
 

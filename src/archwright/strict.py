@@ -1,4 +1,4 @@
-"""Dataclasses out of JSON that a file claims to hold: every field there, nothing else, each of its declared type."""
+"""What a file or an argument claims to be: JSON, and dataclasses out of it with every field of its declared type."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ from pydantic import TypeAdapter, ValidationError
 from archwright.errors import InputError
 
 T = TypeVar("T", bound=Hashable)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What ``text`` says; anything but JSON (also endless nesting, or bytes that are no text) is a ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def from_plain(kind: type[T], values: Mapping[str, Any], what: str) -> T:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from archwright.bounds import MOST_COUNT
-from archwright.cli.numbers import BATCH, CLASSES, COUNT, COUNT_OR_NONE, PIXELS, THREADS, WIDTH
+from archwright.cli.values import BATCH, CLASSES, COUNT, COUNT_OR_NONE, PIXELS, THREADS, WIDTH
 
 NETWORKS = click.IntRange(20, MOST_COUNT)
 CHOICE_1_3 = click.Choice(["1", "3"])

@@ -10,11 +10,11 @@ import click
 from archwright.cli import listing
 from archwright.cli.failures import Program, report_failure
 from archwright.cli.latency import latency_command
-from archwright.cli.numbers import FINITE_POSITIVE, FiniteRange
 from archwright.cli.predict import predict_command
 from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
+from archwright.cli.values import FINITE_POSITIVE, FiniteRange
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

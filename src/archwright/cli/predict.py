@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from archwright.cli.numbers import COUNT
+from archwright.cli.values import COUNT
 
 if TYPE_CHECKING:
     from archwright.models import Prediction

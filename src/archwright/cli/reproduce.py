@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from archwright.cli.numbers import COUNT, WORKERS
+from archwright.cli.values import COUNT, WORKERS
 
 
 @click.command("reproduce")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from archwright.cli.numbers import BATCH, CELLS, CHANNELS, COUNT, PIXELS, SEED, WORKERS
+from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PIXELS, SEED, TEXT, WORKERS
 from archwright.errors import InputError
 
 
@@ -35,7 +35,7 @@ from archwright.errors import InputError
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws.")
 @click.option("--executor", default="here", show_default=True, help="here, processes or ray.")
 @click.option("--workers", type=WORKERS, default=1, show_default=True, help="Processes of the executor.")
-@click.option("--address", default="", help="HOST:PORT of a Ray cluster.")
+@click.option("--address", type=TEXT, help="HOST:PORT of a Ray cluster.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def score_command(
     architectures: tuple[str, ...],
@@ -53,7 +53,7 @@ def score_command(
     seed: int,
     executor: str,
     workers: int,
-    address: str,
+    address: str | None,
     as_json: bool,
 ) -> None:
     """Score ARCHITECTURES without training them, the best by the first metric first."""
@@ -89,7 +89,7 @@ def score_command(
         replicates=replicates,
         seed=seed,
     )
-    with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address) as where:
+    with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address or "") as where:
         log = ItemLog(Path(folder) / "scores.jsonl")
         scores = score_architectures(chosen, values, request, executor=where, log=log, progress=TerminalProgress())
     order = scores.best_first(scores.metrics[0])

@@ -8,10 +8,9 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError
 from archwright.terminal import say, show_table
-
-from archwright.costs.limits import RESOURCES
 
 if TYPE_CHECKING:
     from archwright.models import Prediction

@@ -82,9 +82,9 @@ class Correction(_Frozen):
     intercept_ms: float = Field(allow_inf_nan=False)
     networks: int = Field(ge=FEWEST_NETWORKS)
     validation_networks: int = Field(ge=0)
-    median_error: float | None = None
+    median_error: float | None = Field(None, ge=0, allow_inf_nan=False)
     """Median of |predicted - measured| / measured over the validation networks."""
-    repeat_noise: float | None = None
+    repeat_noise: float | None = Field(None, ge=0, allow_inf_nan=False)
     """How far two halves of one network's measurement are apart: the same of its odd rounds against its even ones."""
 
 

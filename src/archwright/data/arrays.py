@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from archwright.bounds import MOST_CLASSES
 from archwright.data.raw import Labels, Pixels, RawImages, raw_from_arrays
 from archwright.device import memory_bytes
 from archwright.errors import InputError
@@ -133,8 +134,8 @@ def _labels(array: NDArray[Any], key: str) -> Labels:
         raise InputError(f"{key} of shape (n,)", f"the shape {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"whole numbers from 0 in {key}", f"the type {array.dtype}")
-    if array.size and array.min() < 0:
-        raise InputError(f"labels of {key} from 0", f"{array.min()}")
+    if array.size and not 0 <= array.min() <= array.max() < MOST_CLASSES:
+        raise InputError(f"labels of {key} from 0 to {MOST_CLASSES - 1:,}", f"{array.min()} to {array.max()}")
     return array.astype(np.int64)
 
 

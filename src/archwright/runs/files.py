@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import InputError, RunError
+from archwright.strict import parse_json
 
 Json: TypeAlias = Any
 Tree: TypeAlias = Any
@@ -71,8 +73,11 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise InputError("the name of a file to write", f"the folder {path}")
     parent = next(parent for parent in path.absolute().parents if parent.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise InputError(f"a folder that can be written for {path.name}", str(parent))
+    try:
+        with tempfile.NamedTemporaryFile(dir=parent, prefix=".archwright-"):  # permissions alone do not tell
+            pass
+    except OSError as error:
+        raise InputError(f"a folder that can be written for {path.name}", f"{parent} ({error.strerror})") from error
 
 
 def write_json(path: Path, value: Json) -> None:
@@ -86,14 +91,6 @@ def read_json(path: Path) -> Json:
         return parse_json(path.read_bytes())
     except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
-
-
-def parse_json(text: str | bytes) -> Json:
-    """What ``text`` says; anything but JSON (also endless nesting, or bytes that are no text) is a ValueError."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
 
 
 def write_sealed(path: Path, value: Json) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.runs.checkpoints import Checkpoints
-from archwright.runs.files import Json, JsonLines, read_json, read_sealed, write_json, write_sealed
+from archwright.runs.files import Json, JsonLines, check_writable, read_json, read_sealed, write_json, write_sealed
 
 FORMAT = 1
 """Version of the folder's layout; a run of another one is refused with a clear message."""
@@ -56,13 +56,7 @@ class Run:
     @classmethod
     def create(cls, folder: Path, configuration: dict[str, Json], device: dict[str, Json]) -> Run:
         """Start a new run; an existing one at ``folder`` is never overwritten."""
-        if (folder / "run.json").exists():
-            raise InputError(
-                "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
-            )
-        leftover = re.compile(r"\.run\.json\.\d+\.tmp")  # of a kill while the header was written
-        if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
-            raise InputError("a new or empty folder for the run", str(folder))
+        cls.check_free(folder)
         header = {
             "format": FORMAT,
             "created": time.strftime("%Y-%m-%dT%H:%M:%S"),
@@ -73,6 +67,18 @@ class Run:
         write_json(folder / "run.json", header)
         return cls(folder, header)
 
+    @staticmethod
+    def check_free(folder: Path) -> None:
+        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written."""
+        if (folder / "run.json").exists():
+            raise InputError(
+                "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
+            )
+        leftover = re.compile(r"\.run\.json\.\d+\.tmp")  # of a kill while the header was written
+        if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
+            raise InputError("a new or empty folder for the run", str(folder))
+        check_writable(folder / "run.json")
+
     @classmethod
     def open(cls, folder: Path) -> Run:
         """The run in ``folder``; says what is wrong with a folder that has none or one of another layout."""
@@ -82,9 +88,10 @@ class Run:
         header = read_json(path)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             found = header.get("format") if isinstance(header, dict) else type(header).__name__
-            version = (header.get("versions") or {}).get("archwright", "unknown") if isinstance(header, dict) else "?"
+            versions = header.get("versions") if isinstance(header, dict) else None
+            version = versions.get("archwright", "unknown") if isinstance(versions, dict) else "unknown"
             raise RunError(
-                f"expected a run of format {FORMAT}, got format {found} (written by archwright {version}) in {folder}. "
+                f"expected a run of format {FORMAT}, got format {found} (written by archwright {version}) in {path}. "
                 f"Open it with that version: pip install 'archwright=={version}'"
             )
         _check_header(header, folder)

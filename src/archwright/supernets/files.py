@@ -8,8 +8,9 @@ from pathlib import Path
 from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import InputError
-from archwright.runs.files import load_weights, parse_json, read_metadata, write_atomic
+from archwright.runs.files import load_weights, read_metadata, write_atomic
 from archwright.spaces.mbconv import MbConv
+from archwright.strict import parse_json
 from archwright.supernets.elastic import ElasticSupernet
 
 

@@ -1,4 +1,6 @@
-"""Numbers of the command line with their bounds declared: ``nan``, ``inf`` and absurd sizes are refused by click."""
+"""Values of the command line: numbers with their bounds declared, so that click refuses ``nan`` and absurd sizes, and
+texts that are not empty (an unset variable of a shell script must not mean the default).
+"""
 
 from __future__ import annotations
 
@@ -32,6 +34,17 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+class Text(click.types.StringParamType):
+    """Some text."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """``value`` unless it is empty."""
+        if not str(value).strip():
+            self.fail("an empty text.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+TEXT = Text()
 FINITE_POSITIVE = FiniteRange(min=0, min_open=True)
 WIDTH = FiniteRange(min=0, max=MOST_WIDTH, min_open=True)
 SEED = click.IntRange(0, MOST_SEED)
