@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from safetensors.torch import load_file
 from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
 from archwright.errors import InputError
-from archwright.runs.files import read_metadata, write_atomic
+from archwright.runs.files import load_weights, read_metadata, write_atomic
+from archwright.strict import parse_json
 
 FILE_NAME = "supernet.safetensors"
 """Name of a run's trained supernet among its artifacts."""
@@ -47,7 +47,7 @@ def load_supernet(path: Path, supernet: S, fingerprint: str) -> S:
         raise InputError(
             "a run with a trained supernet", f"no file {path}", "Finish that run, or leave out --supernet."
         )
-    facts = json.loads(read_metadata(path).get("supernet", "{}"))
+    facts = _facts(path)
     trained_on = facts.pop("data", None)
     found, wanted = _flat(facts), _flat(json.loads(json.dumps(supernet.identity())))  # type: ignore[operator]
     differing = [name for name in {**wanted, **found} if found.get(name) != wanted.get(name)]
@@ -63,13 +63,24 @@ def load_supernet(path: Path, supernet: S, fingerprint: str) -> S:
             f"one of other images or splits in {path}",
             "Its validation images could be your training images; train it anew.",
         )
-    supernet.load_state_dict(load_file(path))
+    load_weights(supernet, path)
     return supernet
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    """What the file says of itself."""
+    try:
+        facts = parse_json(read_metadata(path).get("supernet", ""))
+    except ValueError as error:
+        raise InputError("a supernet saved by archwright", f"{path} ({error})") from error
+    if not isinstance(facts, dict) or not isinstance(facts.get("scale"), dict):
+        raise InputError("a supernet saved by archwright", f"{path}, which says nothing of its scale")
+    return facts
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:
     """The fields of the scale beside the others."""
-    return {**{name: value for name, value in identity.items() if name != "scale"}, **identity.get("scale", {})}
+    return {**{name: value for name, value in identity.items() if name != "scale"}, **identity["scale"]}
 
 
 def supernet_of(run: str | Path) -> Path:
