@@ -19,8 +19,7 @@ from archwright.search.context import Context
 from archwright.search.jobs import TrainingJob, look_up, train_and_measure, train_network
 from archwright.search.method import Method, Stage
 from archwright.spaces.base import Architecture
-from archwright.spaces.cells import CellPair
-from archwright.spaces.topology import pair_topology
+from archwright.spaces.topology import topology_json
 
 
 class Evaluated(NamedTuple):
@@ -229,7 +228,8 @@ class SearchMethod(Method):
             best["tests"] = tests
         if context.trains_answer:
             best |= self.result("train")
-        if isinstance(architecture, CellPair):
-            best["topology"] = pair_topology(architecture)
+        topology = topology_json(architecture)
+        if topology:
+            best["topology"] = topology
         best["search_accuracy"], best["search_accuracy_on"] = search["accuracy"], search["accuracy_on"]
         return {"best": best | context.costs(architecture), "front": [], "evaluations": search["evaluations"]}
