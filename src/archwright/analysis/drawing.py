@@ -16,7 +16,9 @@ from archwright.spaces.base import Architecture
 from archwright.spaces.cells import Cell, CellPair
 from archwright.spaces.nasbench201 import EDGES, NAMES, Cell201
 
-COLUMN, ROW, RADIUS, MARGIN = 170, 78, 17, 46
+COLUMN, ROW, RADIUS, MARGIN = 210, 84, 17, 50
+SHARES = (0.5, 0.4, 0.6, 0.32, 0.68, 0.26, 0.74, 0.2, 0.8)
+"""Where along its edge a label may stand, the best place first."""
 INK = {"convolution": "#0b63c4", "pool": "#8a5a00", "skip": "#1d7f3f", "none": "#777777"}
 """Colours of the kinds of operations, dark enough to read on white and on a card of a dark page."""
 
@@ -76,7 +78,10 @@ def draw(graph: CellGraph) -> str:
     height = 2 * MARGIN + ROW * max(row for _, row in place)
     x = [MARGIN + COLUMN * column for column, _ in place]
     y = [MARGIN + ROW * row for _, row in place]
-    parts = [_edge(graph, edge, number, x, y) for number, edge in enumerate(graph.edges)]
+    curves = [_curve(graph, number, x, y) for number in range(len(graph.edges))]
+    taken = [_around(x[number], y[number], 2 * RADIUS, 2 * RADIUS) for number in range(len(graph.names))]
+    parts = [_line(edge, curve) for edge, curve in zip(graph.edges, curves, strict=True)]
+    parts += [_label(edge, curve, taken) for edge, curve in zip(graph.edges, curves, strict=True) if edge.operation]
     parts += [_node(name, x[number], y[number]) for number, name in enumerate(graph.names)]
     words = f"{graph.title} cell: " + "; ".join(
         f"{edge.operation or 'joined'} from {graph.names[edge.source]} to {graph.names[edge.target]}"
@@ -130,32 +135,72 @@ def _places(graph: CellGraph) -> list[tuple[float, float]]:
     return [(float(column[node]), rows[node]) for node in range(len(column))]
 
 
-def _edge(graph: CellGraph, edge: GraphEdge, number: int, x: list[float], y: list[float]) -> str:
-    """A curve with its operation's name; parallel edges bend apart."""
+class _Curve(NamedTuple):
+    """A cubic Bezier curve: four x and four y."""
+
+    x: tuple[float, float, float, float]
+    y: tuple[float, float, float, float]
+
+    def at(self, t: float) -> tuple[float, float]:
+        """The point at share ``t`` of the way."""
+        parts = ((1 - t) ** 3, 3 * (1 - t) ** 2 * t, 3 * (1 - t) * t**2, t**3)
+        return (
+            sum(part * value for part, value in zip(parts, self.x, strict=True)),
+            sum(part * value for part, value in zip(parts, self.y, strict=True)),
+        )
+
+
+_Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+def _around(x: float, y: float, width: float, height: float) -> _Box:
+    return x - width / 2, y - height / 2, x + width / 2, y + height / 2
+
+
+def _curve(graph: CellGraph, number: int, x: list[float], y: list[float]) -> _Curve:
+    """The way of an edge: parallel edges bend apart, one over several columns goes around what is between."""
+    edge = graph.edges[number]
     twins = [n for n, other in enumerate(graph.edges) if (other.source, other.target) == (edge.source, edge.target)]
-    bend = 26 * (twins.index(number) - (len(twins) - 1) / 2)
     x1, y1, x2, y2 = x[edge.source] + RADIUS, y[edge.source], x[edge.target] - RADIUS, y[edge.target]
-    jump = max(0.0, (x2 - x1) / COLUMN - 1)  # an edge over several columns goes around what is between
-    lift = bend - (16 * jump if y1 <= y2 else -16 * jump)
-    c1, c2 = x1 + 0.4 * (x2 - x1), x1 + 0.6 * (x2 - x1)
-    ink = INK[_kind(edge)] if edge.operation else "#555555"
+    jump = max(0.0, (x2 - x1) / COLUMN - 1)
+    middle = sum(y) / len(y)
+    lift = 30 * (twins.index(number) - (len(twins) - 1) / 2) + (34 if y1 + y2 > 2 * middle else -34) * jump
+    near = 0.4 * (x2 - x1)
+    return _Curve((x1, x1 + near, x2 - near, x2), (y1, y1 + lift, y2 + lift, y2))
+
+
+def _ink(edge: GraphEdge) -> str:
+    return INK[_kind(edge)] if edge.operation else "#555555"
+
+
+def _line(edge: GraphEdge, curve: _Curve) -> str:
+    points = [f"{a:.0f},{b:.0f}" for a, b in zip(curve.x, curve.y, strict=True)]
     dash = "" if edge.carries else ' stroke-dasharray="4 4"'
-    curve = f"M{x1:.0f},{y1:.0f} C{c1:.0f},{y1 + lift:.0f} {c2:.0f},{y2 + lift:.0f} {x2:.0f},{y2:.0f}"
-    drawn = f'<path d="{curve}" fill="none" stroke="{ink}" stroke-width="1.6"{dash}/>'
-    if not edge.operation:
-        return drawn
-    # labels sit at different shares of the way, so that those of neighbouring edges do not cover each other
-    share = 0.42 + 0.08 * (edge.source % 3)
-    middle_x = _bezier(share, x1, c1, c2, x2)
-    middle_y = _bezier(share, y1, y1 + lift, y2 + lift, y2) - 4
+    way = f"M{points[0]} C{points[1]} {points[2]} {points[3]}"
+    return f'<path d="{way}" fill="none" stroke="{_ink(edge)}" stroke-width="1.6"{dash}/>'
+
+
+def _label(edge: GraphEdge, curve: _Curve, taken: list[_Box]) -> str:
+    """The operation's name at the first place along the edge that no node or label has; adds its box to ``taken``."""
+    width = 6.2 * len(edge.operation) + 4
+
+    def box_at(share: float) -> _Box:
+        return _around(*curve.at(share), width, 15)
+
+    def overlap(share: float) -> float:
+        left, top, right, bottom = box_at(share)
+        return sum(
+            max(0.0, min(right, r) - max(left, a)) * max(0.0, min(bottom, b) - max(top, t)) for a, t, r, b in taken
+        )
+
+    share = min(SHARES, key=overlap)  # the first of equals
+    taken.append(box_at(share))
+    x, y = curve.at(share)
     return (
-        f'{drawn}<text x="{middle_x:.0f}" y="{middle_y:.0f}" fill="{ink}" text-anchor="middle" stroke="#ffffff" '
+        f'<text x="{x:.0f}" y="{y + 4:.0f}" fill="{_ink(edge)}" text-anchor="middle" stroke="#ffffff" '
         f'stroke-width="3" paint-order="stroke" font-size="11">{escape(edge.operation)}</text>'
     )
-
-
-def _bezier(t: float, a: float, b: float, c: float, d: float) -> float:
-    return (1 - t) ** 3 * a + 3 * (1 - t) ** 2 * t * b + 3 * (1 - t) * t**2 * c + t**3 * d
 
 
 def _kind(edge: GraphEdge) -> str:
