@@ -72,6 +72,19 @@ def test_fifty_stages_equal_highs() -> None:
     assert exact.value == pytest.approx(milp.solve(problem, {"latency_ms": limit}).value, abs=1e-9)
 
 
+def test_ties_of_the_price_do_not_cost_the_pruning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At these limits two points of a stage are equal at the safe price but for rounding; the work is counted."""
+    problem = synthetic_problem(0, stages=50)
+    low, high = problem.cost_range("latency_ms")
+    looked_at: list[int] = []
+    prune = pareto._prune
+    monkeypatch.setattr(pareto, "_prune", lambda costs, *rest: looked_at.append(len(costs)) or prune(costs, *rest))
+    for limit in (low + np.linspace(0.02, 0.98, 50) * (high - low))[[1, 13, 27]]:
+        looked_at.clear()
+        pareto.solve(problem, "latency_ms", limit)
+        assert sum(looked_at) < 400_000  # 4 to 34 million where the search starts from the cheapest network
+
+
 def test_limits_at_the_ends() -> None:
     problem = synthetic_problem(0)
     low, high = problem.cost_range("latency_ms")

@@ -114,9 +114,15 @@ def _known_value(
 
     Each stage's best point at the safe price, then the best replacement of one stage at a time.
     """
-    at = [
-        int(np.argmax(values - safe_price * costs)) if safe_price < np.inf else 0 for costs, values, _ in stage_fronts
-    ]
+    at = []
+    for costs, values, _ in stage_fronts:
+        if safe_price == np.inf:
+            at.append(0)
+            continue
+        surplus = values - safe_price * costs
+        # Equal but for rounding, two points may swap places from one order of summation to another: the cheaper one.
+        best = float(surplus.max())
+        at.append(int(np.argmax(surplus >= best - _slack(abs(best) + safe_price * float(costs[-1])))))
 
     def sum_at(part: int, start: float) -> float:
         return start + float(sum(own[part][here] for own, here in zip(stage_fronts, at, strict=True)))
