@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from archwright.analysis.landscape import grid_steps, loss_landscape, random_directions, variance_landscape
+from archwright.analysis.named import build_network, parse_architecture
 from archwright.analysis.sharpness import largest_curvature
 from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.request import DataRequest, load_data
@@ -24,7 +25,6 @@ from archwright.errors import DivergedError
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Scale
-from archwright.spaces.cells import build_cells, parse_cell_pair
 from archwright.training import Recipe, evaluate, train
 
 DIVERGED_LOSS = 10.0
@@ -36,7 +36,7 @@ class CellStudy:
     """One training of one cell and what is measured at its end.
 
     Attributes:
-        cells: the architecture's text (normal and reduction cell).
+        cells: the architecture's text: a pair of DARTS-style cells, or a NAS-Bench-201 cell.
         lr: its learning rate; momentum .9, a cosine to 0, weight decay 3e-4 and batch 80 as in appendix A.1.3.
         images: of the train and the test part each that are used.
         grid: points a side of the landscape; 0 measures no landscape.
@@ -89,7 +89,7 @@ def _trained(study: CellStudy, data: ImageData, stop: Stop) -> tuple[nn.Module, 
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(study.seed)
-        network = build_cells(parse_cell_pair(study.cells), Scale(**study.scale))
+        network = build_network(parse_architecture(study.cells), Scale(**study.scale))
     chosen = np.arange(min(study.images, len(data.train)))
     batches = Batches(
         data, "train", study.recipe.batch_size, seed=study.seed, indices=chosen, augment=Augmentation.default_for(data)

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from archwright.cli import listing
+from archwright.cli.analyze import analyze_command
 from archwright.cli.latency import latency_command
 from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
@@ -24,7 +25,7 @@ def cli() -> None:
 
 
 cli.add_command(SearchGroup(name="search", help="Search for an architecture by one of the methods below."))
-for command in (*listing.COMMANDS, score_command, latency_command, reproduce_command):
+for command in (*listing.COMMANDS, analyze_command, score_command, latency_command, reproduce_command):
     cli.add_command(command)
 
 
