@@ -94,13 +94,18 @@ class Network(nn.Module):
 class Space(ABC, Generic[A]):
     """A set of architectures: how to make, read, write, encode, vary, count and build them."""
 
-    name: ClassVar[str]
+    name: str
     operations: ClassVar[tuple[str, ...]]
     """Names of the candidate operations, in the order of the columns of an encoding."""
     scales: ClassVar[Mapping[str, Scale]]
     """Named scales: ``paper`` (the published evaluation network), ``search`` and ``small`` (fits a laptop)."""
     widths_in_architecture: ClassVar[bool] = False
     """Whether an architecture says its own widths, so that the space depends on the scale (see :meth:`at_scale`)."""
+
+    @property
+    def builds_networks(self) -> bool:
+        """Whether :meth:`build` and :meth:`cost` work; a space without serves only a user's own function."""
+        return True
 
     def at_scale(self, scale: Scale) -> Space[A]:
         """The space of the architectures that networks of ``scale`` have: itself, unless they say their own widths."""
