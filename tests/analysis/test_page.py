@@ -45,20 +45,7 @@ def test_structure_alone_needs_no_training(tmp_path) -> None:
 
 def test_several_cells_with_training_side_by_side(tmp_path) -> None:
     page = tmp_path / "page.html"
-    small = [
-        "--epochs",
-        "1",
-        "--images",
-        "80",
-        "--channels",
-        "2",
-        "--cells",
-        "3",
-        "--grid",
-        "3",
-        "--variance-grid",
-        "2",
-    ]
+    small = ["--epochs=1", "--images=80", "--channels=4", "--cells=3", "--grid=3", "--variance-grid=2"]
     done = CliRunner().invoke(cli, ["analyze", "snas", "--compare", BEST, *small, "--json", "--out", str(page)])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout.splitlines()[-1])["cells"]

@@ -40,6 +40,7 @@ class CellStudy:
         lr: its learning rate; momentum .9, a cosine to 0, weight decay 3e-4 and batch 80 as in appendix A.1.3.
         images: of the train and the test part each that are used.
         grid: points a side of the landscape; 0 measures no landscape.
+        landscape_images: test images behind a point of the landscape.
         variance_grid: points a side of the gradient's variance; 0 measures none.
         variance_images: images behind a variance.
     """
@@ -53,6 +54,7 @@ class CellStudy:
     images: int = 2000
     grid: int = 0
     span: float = 1.0
+    landscape_images: int = 500
     variance_grid: int = 0
     variance_images: int = 128
 
@@ -126,7 +128,13 @@ def _surroundings(study: CellStudy, network: nn.Module, data: ImageData) -> dict
     directions = random_directions(network, study.seed)
     found: dict[str, Json] = {}
     if study.grid:
-        landscape = loss_landscape(network, images, labels, directions, grid_steps(study.grid, study.span))
+        landscape = loss_landscape(
+            network,
+            images[: study.landscape_images],
+            labels[: study.landscape_images],
+            directions,
+            grid_steps(study.grid, study.span),
+        )
         found["landscape"] = landscape.to_json()
         found["share_under_double"] = landscape.share_under(2 * landscape.centre)
     few_images, few_labels = images[: study.variance_images], labels[: study.variance_images]

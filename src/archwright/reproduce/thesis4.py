@@ -30,9 +30,9 @@ from archwright.spaces.cells import Cell, CellPair
 from archwright.spaces.gallery import GALLERY
 from archwright.spaces.topology import cell_topology
 
-CHANNELS, CELLS, IMAGE_SIZE, IMAGES, EPOCHS, LR = 8, 5, 16, 2000, 8, 0.025
+CHANNELS, CELLS, IMAGE_SIZE, IMAGES, EPOCHS, LR = 8, 5, 16, 1000, 8, 0.025
 SCALE_TEXT = f"{CELLS} cells of {CHANNELS} channels at {IMAGE_SIZE} px, {IMAGES} train images, {EPOCHS} epochs"
-GRID, VARIANCE_GRID, SPAN = 21, 5, 1.0
+GRID, VARIANCE_GRID, SPAN = 11, 5, 1.0
 """Points a side of the landscape and of the gradient's variance (the thesis: 51)."""
 SEEDS = 3
 NAMES = {"nasnet-a": "NASNet", "amoebanet-a": "AmoebaNet", "enas": "ENAS", "darts-v2": "DARTS", "snas": "SNAS"}
@@ -231,9 +231,14 @@ def _millions(pair: CellPair) -> float:
 # --- figures ---------------------------------------------------------------------------------------------------------
 
 
+def family_studies(settings: Settings) -> dict[str, list[Json]]:
+    """The trainings and surroundings that figures 4.3, 4.5, 4.6 and 4.7 share."""
+    return over_seeds(settings, darts_family(), grid=GRID, variance_grid=VARIANCE_GRID)
+
+
 def figure_4_3(settings: Settings) -> Outcome:
     """Convergence of DARTS' cell and random variants of its connections."""
-    found = over_seeds(settings, darts_family())
+    found = family_studies(settings)
     rows = _rows(found, {"area": "mean test loss"}) + _accuracy_rows(found)
     notes = [_agreement(found, "area", "the area under the test loss"), settings.images_note()]
     return Outcome(SCALE_TEXT, rows, notes, lambda path: plot_curves(_curves(found), path))
@@ -255,7 +260,7 @@ def figure_4_5(settings: Settings) -> Outcome:
     variants = operation_variants("darts-v2", 3)
     cells = [Named("DARTS", GALLERY["darts-v2"]), *(Named(f"operations {n}", p) for n, p in enumerate(variants, 1))]
     found = over_seeds(settings, cells)
-    connected = over_seeds(settings, darts_family())
+    connected = family_studies(settings)
     rows = _rows(found, {"area": "mean test loss"}) + _accuracy_rows(found)
     for what, part in (("operations", found), ("connections", connected)):
         means = [np.mean([run["area"] for run in runs]) for runs in part.values()]
@@ -269,7 +274,7 @@ def figure_4_5(settings: Settings) -> Outcome:
 
 def figure_4_6(settings: Settings) -> Outcome:
     """Loss landscapes of DARTS' cell and random variants of its connections."""
-    found = over_seeds(settings, darts_family(), grid=GRID, variance_grid=VARIANCE_GRID)
+    found = family_studies(settings)
     rows = _rows(found, {"sharpness": "largest Hessian eigenvalue", "share_under_double": "share of the grid"})
     notes = [
         _agreement(found, "sharpness", "the largest Hessian eigenvalue"),
@@ -282,7 +287,7 @@ def figure_4_6(settings: Settings) -> Outcome:
 
 def figure_4_7(settings: Settings) -> Outcome:
     """Gradient variance around the end weights of the same networks."""
-    found = over_seeds(settings, darts_family(), grid=GRID, variance_grid=VARIANCE_GRID)
+    found = family_studies(settings)
     rows = _rows(found, {"mean_variance": "mean over the grid"})
     notes = [
         _agreement(found, "mean_variance", "the gradient's variance"),
