@@ -76,11 +76,15 @@ def search(
     chosen: type[Method] = methods.get(method)
     values.setdefault("space", chosen.default_space)
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
+    if "dataset" in settings and configuration.benchmark is None:
+        raise InputError("a benchmark beside --dataset", "a search on images (--data), which are the data set")
     stop, progress = Stop(minutes), progress or Progress()
+    Run.check_free(Path(run) if run is not None else runs_root() / "new")
     device = _compute_device(configuration)
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, stop, progress)
     prepared = chosen(context)
+    _ = context.executor
     prepared.check()
     _say_plan(prepared)
     folder = Path(run) if run is not None else new_folder(method, configuration.space)

@@ -14,10 +14,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
+from archwright.bounds import MOST_COUNT, MOST_NUMBER
 from archwright.errors import InputError, RunError
 from archwright.runs.files import Json
 from archwright.search.configuration import validated
@@ -38,9 +39,19 @@ class Stage:
 
 
 class Options(BaseModel):
-    """Base of a method's own options: unknown ones are refused."""
+    """Base of a method's own options: unknown ones are refused, and numbers that nobody means."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _within_reason(cls, value: Any) -> Any:
+        """The bounds of everything that declares none of its own."""
+        if isinstance(value, int) and abs(value) > MOST_COUNT:
+            raise ValueError(f"at most {MOST_COUNT:,} is expected")
+        if isinstance(value, float) and abs(value) > MOST_NUMBER:
+            raise ValueError(f"at most {MOST_NUMBER:g} is expected")
+        return value
 
 
 class Method(ABC):
