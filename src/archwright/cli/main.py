@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from archwright.cli import listing
+from archwright.cli.analyze import analyze_command
 from archwright.cli.failures import Program, report_failure
 from archwright.cli.latency import latency_command
 from archwright.cli.predict import predict_command
@@ -26,7 +27,14 @@ def cli(debug: bool) -> None:
 
 
 cli.add_command(SearchGroup(name="search", help="Search for an architecture by one of the methods below."))
-for command in (*listing.COMMANDS, score_command, latency_command, predict_command, reproduce_command):
+for command in (
+    *listing.COMMANDS,
+    analyze_command,
+    score_command,
+    latency_command,
+    predict_command,
+    reproduce_command,
+):
     cli.add_command(command)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from archwright.device import Device
-from archwright.errors import InfeasibleError, InputError, Interrupted
+from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.models import Model, load_model
 from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Progress
@@ -111,10 +111,13 @@ def resume(
     stop, progress = Stop(minutes), progress or Progress()
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
+    prepared = reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
     answer = run.folder / "artifacts" / "result.json"
     if answer.exists():
-        return SearchResult(run.folder, read_json(answer))
-    prepared = reopened(run, stop, progress)
+        found = read_json(answer)
+        if not isinstance(found, dict) or not isinstance(found.get("best"), dict):
+            raise RunError(f"expected the answer of a search in {answer}, got something else.")
+        return SearchResult(run.folder, found)
     prepared.check()
     return _finish(prepared, resumed=True)
 

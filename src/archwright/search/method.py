@@ -26,8 +26,7 @@ from archwright.search.context import Context
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import train_answer
 from archwright.spaces.base import Architecture
-from archwright.spaces.cells import CellPair
-from archwright.spaces.topology import pair_topology
+from archwright.spaces.topology import topology_json
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,8 @@ class SearchMethod(Method):
             best["tests"] = tests
         if self.trains_answer:
             best |= self.result("train")
-        if isinstance(architecture, CellPair):
-            best["topology"] = pair_topology(architecture)
+        topology = topology_json(architecture)
+        if topology:
+            best["topology"] = topology
         best["search_accuracy"], best["search_accuracy_on"] = search["accuracy"], search["accuracy_on"]
         return {"best": best | task.costs(architecture), "front": [], "evaluations": search["evaluations"]}
