@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from archwright.errors import InputError
 from archwright.proxies.score import Scores
 from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluated
 from archwright.search.method import Options, Stage
 from archwright.search.proposals import ProposalOptions, ProposalSearch
-from archwright.search.scoring import ScoreOptions, make_pool, score_pool
+from archwright.search.scoring import ScoreOptions, check_scoring, make_pool, score_pool
 from archwright.spaces.base import Architecture
 
 Penalty = Literal["square", "absolute"]
@@ -147,13 +146,9 @@ class Hnas(ProposalSearch):
     options: HnasOptions
 
     def check(self) -> None:
-        """Also refuses an unknown metric and a space without networks to score."""
+        """Also refuses an unknown metric, and a space that cannot be scored."""
         super().check()
-        from archwright.proxies.score import find_proxies
-
-        find_proxies([self.options.metric])
-        if not self.context.task.space.builds_networks:
-            raise InputError("a space that builds networks, to be scored", repr(self.context.task.space.name))
+        check_scoring(self.context, self.options, (self.options.metric, "kappa"))
 
     def search_stages(self) -> list[Stage]:
         """Score, then search."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from archwright.data import from_object
 from archwright.data.kept import keep
 from archwright.device import Device
-from archwright.errors import InfeasibleError, InputError, Interrupted
+from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.models import Model, load_model
 from archwright.references import is_local, refer
 from archwright.runs.files import Json, read_json, write_json
@@ -105,11 +105,13 @@ def search(
         values["data"] = "digits"
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
     c = configuration
+    Run.check_free(Path(run) if run is not None else runs_root() / "new")
     given = from_object(data, seed=c.seed, image_size=c.image_size, split=c.split) if in_memory else None
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     nowhere, device = Run(Path(run or runs_root() / "new"), {}), compute_device(configuration)
     context = Context(configuration, nowhere, device, Stop(), progress or Progress(), given)
     prepared = chosen(context)
+    _ = context.executor
     prepared.check()
     if configuration.minutes is not None:
         prepared = _within_minutes(prepared, configuration.minutes)
@@ -183,9 +185,13 @@ def resume(
         raise InputError("a run of a search", f"a study in {folder}", "Go on with it in Python: archwright.Study(...).")
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
+    reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
     answer = run.folder / "artifacts" / "result.json"
     if answer.exists():
-        return SearchResult(run.folder, read_json(answer))
+        found = read_json(answer)
+        if not isinstance(found, dict) or not isinstance(found.get("best"), dict):
+            raise RunError(f"expected the answer of a search in {answer}, got something else.")
+        return SearchResult(run.folder, found)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
     prepared.check()
@@ -300,13 +306,14 @@ def _seconds_spent(run: Run) -> float:
 def compute_device(configuration: Configuration) -> Device:
     """The device to compute on; a name that is a benchmark's device means that latency limits are for that one."""
     c = configuration
-    if c.benchmark is not None and c.device in (known := load_benchmark(c.benchmark).devices):
+    if c.benchmark is None or c.device == "auto":
+        return Device.choose(c.device, c.threads)
+    known = load_benchmark(c.benchmark).devices
+    if c.device in known:
         return Device.choose("auto", c.threads)
     try:
         return Device.choose(c.device, c.threads)
     except InputError as error:
-        if c.benchmark is None:
-            raise
         raise InputError(f"{error.expected} or of the benchmark ({', '.join(known)})", error.got, error.do) from error
 
 
