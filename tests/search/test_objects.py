@@ -139,7 +139,7 @@ def test_diverged_trainings_are_failures(tmp_path: Path) -> None:
     settings = {"data": "random:classes=2,size=8,channels=1,count=60", "epochs": 2, "batch_size": 16, "recipe": "short"}
     with pytest.raises(ArchwrightError, match="all 2 evaluations failed"):
         aw.search(
-            "random", space=OWN_NETWORKS, evaluations=2, lr=1e30, training={"clip": 0}, run=tmp_path / "r", **settings
+            "random", space=OWN_NETWORKS, evaluations=2, lr=1e15, training={"clip": 0}, run=tmp_path / "r", **settings
         )
 
 
