@@ -133,7 +133,7 @@ def diagnostics(folder):
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_search_keeps_two_copies_apart_but_close(tmp_path, fused):
     result = aw.search("rarts", run=tmp_path / "run", **TINY, fused=fused)
-    assert result.best["accuracy"] > 10
+    assert result.best.accuracy > 10
     (event,) = diagnostics(tmp_path / "run")
     assert 0 < event["distance"] < 50
     assert event["lagrangian"] > 0
@@ -173,6 +173,6 @@ def test_with_a_table_of_accuracies_the_cell_is_looked_up_not_trained(tmp_path):
         pytest.skip("the NAS-Bench-201 table is not here")
     tiny = {name: value for name, value in TINY.items() if name != "final_epochs"}
     result = aw.search("rarts", run=tmp_path / "run", **tiny, benchmark="nb201")
-    assert "nb201 table" in result.best["accuracy_on"]
-    assert set(result.best["tests"]) == {"cifar10", "cifar100", "imagenet16-120"}
+    assert "nb201 table" in result.best.accuracy_on
+    assert set(result.best.tests) == {"cifar10", "cifar100", "imagenet16-120"}
     assert not (tmp_path / "run" / "artifacts" / "best.safetensors").exists()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -16,12 +15,14 @@ from archwright.costs.limits import RESOURCES
 if TYPE_CHECKING:
     from archwright.models import Prediction
     from archwright.runs.run import Run
-    from archwright.search.engine import SearchResult
+    from archwright.search.answer import Answer
 
 
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object as the last line of stdout."""
-    sys.stdout.write(json.dumps(value) + "\n")
+    from archwright.runs.files import strict_json
+
+    sys.stdout.write(strict_json(value) + "\n")
     sys.stdout.flush()
 
 
@@ -29,71 +30,69 @@ def _console() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def show_answer(result: SearchResult, as_json: bool) -> None:
+def show_answer(answer: Answer, as_json: bool) -> None:
     """What a search found."""
     if as_json:
-        print_json(result.answer)
+        print_json(answer.to_json())
         return
-    if "models" in result.answer:
-        _show_models(result)
+    if answer.models:
+        _show_models(answer)
         return
-    answer, best = result.answer, result.best
-    table = Table(
-        title=f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}", min_width=60
-    )
+    best = answer.best
+    table = Table(title=f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}", min_width=60)
     table.add_column("")
     table.add_column("")
-    interval = best.get("accuracy_interval")
+    interval = best.accuracy_interval
     spread = f"  (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
-    table.add_row("accuracy", f"{best['accuracy']:.2f} %{spread}")
-    table.add_row("measured on", best["accuracy_on"])
-    if best.get("search_accuracy") is not None:
-        table.add_row("seen by the search", f"{best['search_accuracy']:.2f} % ({best['search_accuracy_on']})")
-    for dataset, accuracy in best.get("tests", {}).items():
+    table.add_row("accuracy", f"{best.accuracy:.2f} %{spread}")
+    table.add_row("measured on", best.accuracy_on)
+    if best.search_accuracy is not None:
+        table.add_row("seen by the search", f"{best.search_accuracy:.2f} % ({best.search_accuracy_on})")
+    for dataset, accuracy in (best.tests or {}).items():
         table.add_row(f"test {dataset}", f"{accuracy:.2f} %")
-    table.add_row("parameters", f"{best['params']:,.0f}")
-    table.add_row("multiply-accumulates", f"{best['macs']:,.0f}")
-    if "latency_ms" in best:
-        table.add_row("latency", f"{best['latency_ms']:.3f} ms")
-    table.add_row("evaluations", str(answer["evaluations"]))
-    table.add_row("time", f"{answer['seconds']:.1f} s")
+    table.add_row("parameters", f"{best.params:,.0f}")
+    table.add_row("multiply-accumulates", f"{best.macs:,.0f}")
+    if best.latency_ms is not None:
+        table.add_row("latency", f"{best.latency_ms:.3f} ms")
+    table.add_row("evaluations", str(answer.evaluations))
+    table.add_row("time", f"{answer.seconds:.1f} s")
     console = _console()
     console.print(table)
-    console.print(best["architecture"], markup=False)
-    console.print(f"Run: {answer['run']}", markup=False)  # below the table, which would break a long path
-    if "model" in best:
-        console.print(f"Use it with: archwright predict {answer['run']} IMAGE...", markup=False)
+    console.print(best.architecture, markup=False)
+    console.print(f"Run: {answer.run}", markup=False)  # below the table, which would break a long path
+    if best.model is not None:
+        console.print(f"Use it with: archwright predict {answer.run} IMAGE...", markup=False)
 
 
-def _show_models(result: SearchResult) -> None:
+def _show_models(answer: Answer) -> None:
     """An answer with one model for every limit."""
-    answer = result.answer
-    title = f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}"
+    title = f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}"
     accuracies = Column("test accuracy", no_wrap=True)
     table = Table("limit", "predicted", "measured", "90 % in", accuracies, "params", title=title)
-    for one in answer["models"]:
-        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in one["limits"].items())
-        timed = one["measured_latency_ms"]
-        measured = [f"{timed[key]:.3g} ms" for key in ("median_ms", "high_ms")] if timed else ["not here", ""]
-        low, high = one["accuracy_interval"]
-        best = " *" if one == answer["best"] else ""
-        accuracy = f"{one['accuracy']:.1f} % ({low:.1f} to {high:.1f}){best}"
-        table.add_row(limits, f"{one['predicted_latency_ms']:.3g} ms", *measured, accuracy, f"{one['params']:,}")
+    for one in answer.models:
+        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in (one.limits or {}).items())
+        timed = one.measured_latency_ms
+        measured = [f"{timed.median_ms:.3g} ms", f"{timed.high_ms:.3g} ms"] if timed else ["not here", ""]
+        low, high = one.accuracy_interval or (0.0, 100.0)
+        best = " *" if one == answer.best else ""
+        accuracy = f"{one.accuracy:.1f} % ({low:.1f} to {high:.1f}){best}"
+        table.add_row(limits, f"{one.predicted_latency_ms:.3g} ms", *measured, accuracy, f"{one.params:,}")
     console = _console()
     console.print(table)
-    on = answer["best"]["accuracy_on"]
+    on = answer.best.accuracy_on
     console.print(f"* best on validation. Accuracies have their 95 % interval; they are on {on}.", markup=False)
-    console.print(f"Files: {', '.join(one.get('onnx', one['model']) for one in answer['models'])}", markup=False)
-    least, most = answer["reachable_ms"]
+    console.print(f"Files: {', '.join(one.onnx or one.model or '' for one in answer.models)}", markup=False)
+    details = answer.details
+    least, most = details["reachable_ms"]
     console.print(
-        f"Latency: {answer['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms; the exact front has "
-        f"{answer['front_points']} networks (artifacts/front.json).",
+        f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms; the exact front has "
+        f"{details['front_points']} networks (artifacts/front.json).",
         markup=False,
     )
-    for sentence in answer["insights"]:
+    for sentence in details["insights"]:
         console.print(f"- {sentence}", markup=False)
-    console.print(f"Run: {answer['run']} ({answer['seconds']:.0f} s)", markup=False)
-    console.print(f"Use the best with: archwright predict {answer['run']} IMAGE...", markup=False)
+    console.print(f"Run: {answer.run} ({answer.seconds:.0f} s)", markup=False)
+    console.print(f"Use the best with: archwright predict {answer.run} IMAGE...", markup=False)
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:
@@ -114,7 +113,8 @@ def show_runs(runs: Sequence[Run]) -> None:
     for run in runs:
         c = run.configuration
         answer = run.stage_result("answer")
-        accuracy = f"{answer['best']['accuracy']:.2f} %" if answer else ""
+        found = answer["best"].get("accuracy") if answer else None
+        accuracy = "" if found is None else f"{found:.2f} %"
         source = c.get("data") or c.get("benchmark") or ""
         table.add_row(run.folder.name, run.status(), c["method"], c["space"], source, str(c["seed"]), accuracy)
     _console().print(table)

@@ -33,6 +33,7 @@ from archwright.errors import InputError
 from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice
 from archwright.spaces.derivation import Masks, derive, perturbation_scores
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.training import Position, Stateful, Step, drive
@@ -180,6 +181,13 @@ def joint_step(problem: Problem, w: WeightCopy) -> Step:
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
+class Derived(Choice):
+    """The choice, the weights (slots, choices) of each decision at the end, and what the cells are like."""
+
+    weights: dict[str, list[list[float]]]
+    cells: dict[str, Any]
+
+
 class DifferentiableSearch(SearchMethod):
     """A gradient search on the cell supernet; subclasses give their step and how alpha weighs the operations."""
 
@@ -304,7 +312,7 @@ class DifferentiableSearch(SearchMethod):
         )
         return Problem(self._objective, train, validation, alpha, Variable(parameters, adam, schedule))
 
-    def _search(self) -> Json:
+    def _search(self) -> Derived:
         context, o = self.context, self.options
         problem, copies = self.problem(), self.make_copies(self._supernet())
         state: dict[str, Stateful] = {"alpha": problem.alpha, "alpha_optimizer": problem.architecture.optimizer}
@@ -328,14 +336,14 @@ class DifferentiableSearch(SearchMethod):
         plot_diagnostics(records, context.run.artifact("diagnostics.png"))
         weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}
         scores = weights if o.selection == "strength" else self._perturbed(problem, copies[0])
-        return {
-            "architecture": str(derive(context.task.space, scores)),
-            "accuracy": None,
-            "accuracy_on": "nothing: the search sees losses of the supernet",
-            "evaluations": 0,
-            "weights": {name: np.round(value, 6).tolist() for name, value in weights.items()},
-            "cells": records[-1]["cells"],
-        }
+        return Derived(
+            architecture=str(derive(context.task.space, scores)),
+            accuracy=None,
+            accuracy_on="nothing: the search sees losses of the supernet",
+            evaluations=0,
+            weights={name: np.round(value, 6).tolist() for name, value in weights.items()},
+            cells=records[-1]["cells"],
+        )
 
     def _perturbed(self, problem: Problem, w: WeightCopy) -> Any:
         """Scores by perturbation, from the loss of the trained supernet on D_v."""

@@ -11,6 +11,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -53,9 +54,36 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def inside(folder: Path, name: str) -> Path:
+    """The path ``name`` in ``folder``; one that leads out of it (``..``, absolute, by a link) is refused.
+
+    Every name that is read from a run's own files goes through here: the run may come from somebody else.
+    """
+    path = folder / name
+    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+        raise RunError(f"expected a path inside {folder}, got {name!r}, which leads out of it.")
+    return path
+
+
 def write_json(path: Path, value: Json) -> None:
-    """Write ``value`` as readable JSON, atomically."""
-    write_atomic(path, (json.dumps(value, indent=1, sort_keys=False) + "\n").encode())
+    """Write ``value`` as readable strict JSON, atomically."""
+    write_atomic(path, (strict_json(value, indent=1) + "\n").encode())
+
+
+def strict_json(value: Json, indent: int | None = None) -> str:
+    """``value`` as JSON that any reader takes: NaN and infinite numbers, which JSON does not have, become null."""
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def read_json(path: Path) -> Json:
@@ -75,7 +103,7 @@ class JsonLines:
     def append(self, record: dict[str, Json]) -> None:
         """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = (json.dumps(record) + "\n").encode()
+        line = (strict_json(record) + "\n").encode()
         with self.path.open("ab", buffering=0) as file:  # a buffer would try to write the rest again on closing
             start = self._whole_bytes()
             if file.tell() != start:
