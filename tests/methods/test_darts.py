@@ -199,7 +199,7 @@ def test_a_search_ends_with_a_trained_cell(tmp_path, method, options):
     NASBENCH201.parse(result.best.architecture)
     assert result.best.accuracy_on.startswith("digits test")
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    (diagnosis,) = [event for event in events if event["kind"] == "diagnostics"]
+    (diagnosis,) = [event for event in events if event["kind"] == "epoch" and event["stage"] == "search"]
     for name in ("train_loss", "validation_loss", "lagrangian", "residual_w", "residual_y", "residual_alpha"):
         assert np.isfinite(diagnosis[name])
     assert diagnosis["distance"] == 0

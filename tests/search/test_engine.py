@@ -266,3 +266,13 @@ def test_a_damaged_stage_result_is_an_error_that_names_it(nb201: CompactTable, t
     (tmp_path / "run" / "stages" / "search.json").write_text('{"arch')
     with pytest.raises(RunError, match=r"stages/search\.json"):
         resume(tmp_path / "run")
+
+
+def test_one_final_epoch_is_enough_also_where_the_recipe_warms_up(tmp_path: Path) -> None:
+    """The recipe of eight epochs has one of warm-up, which a training of one epoch cannot have."""
+    from archwright.search.configuration import Configuration
+    from archwright.search.task import Task
+
+    task = Task(Configuration(method="random", data="digits", final_epochs=1))
+    assert (task.recipe.epochs, task.recipe.warmup_epochs) == (8, 1.0)
+    assert (task.final_recipe.epochs, task.final_recipe.warmup_epochs) == (1, 0.25)

@@ -129,6 +129,10 @@ def show_run(run: Run) -> None:
         if value not in (None, {}, False):
             table.add_row(name, str(value))
     console.print(table)
+    done = {stage["name"]: run.stage_result(stage["name"]) is not None for stage in run.header.get("plan", ())}
+    for number, stage in enumerate(run.header.get("plan", ()), 1):
+        state = "done" if done[stage["name"]] else "to do"
+        console.print(f"stage {number} of {len(done)}: {stage['title']}: {state}", markup=False)
     for event in run.events():
         clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
         rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))

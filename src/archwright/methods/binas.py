@@ -39,6 +39,7 @@ from archwright.predictors.staged import StagedEstimate, shrunk
 from archwright.runs.files import Json, inside, write_atomic, write_json
 from archwright.runs.progress import Progress
 from archwright.search.answer import Candidate, Found, Spread
+from archwright.search.configuration import AbsolutePath
 from archwright.search.final import keep_answer
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method, Options, Stage
@@ -80,9 +81,11 @@ class BinasOptions(Options):
     backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
     latency_threads: int = Field(1, ge=1, description="its threads")
     latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
-    latency_table: str | None = Field(None, description="a table measured before, here or on another device")
+    latency_table: AbsolutePath | None = Field(None, description="a table measured before, here or on another device")
     verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
-    supernet: str | None = Field(None, description="run folder of an earlier search whose supernet is used again")
+    supernet: AbsolutePath | None = Field(
+        None, description="run folder of an earlier search whose supernet is used again"
+    )
 
 
 # --- what the stages hand on ------------------------------------------------------------------------------------------
@@ -485,7 +488,8 @@ class Binas(Method):
         network = self.work.trained.cut_out(architecture)
         inherited = accuracy_of(network, context.task.data, "validation", context.device.name)
         policy = "cifar10" if self.options.tune_autoaugment else None
-        self.work.train_network(network, recipe, f"tune/{name}", bar, policy)
+        on_epoch = context.run.on_epoch("tune", model=name)
+        self.work.train_network(network, recipe, f"tune/{name}", bar, policy, on_epoch)
         scale = self.space.scale
         kept = keep_answer(context, network, architecture, scale, name, recipe.epochs, onnx=has_onnx())
         return TunedNetwork(**kept.model_dump(), inherited_accuracy=inherited.percent)

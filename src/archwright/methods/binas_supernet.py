@@ -6,7 +6,7 @@ Everything is resumable: trainings by checkpoints, measurements by a log of fini
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -113,7 +113,13 @@ class SupernetWork:
         return Model(network, self.space.name, architecture, self.space.scale, self.context.task.data.preprocessing)
 
     def train_network(
-        self, network: nn.Module, recipe: Recipe, name: str, bar: Any, autoaugment: str | None = None
+        self,
+        network: nn.Module,
+        recipe: Recipe,
+        name: str,
+        bar: Any,
+        autoaugment: str | None = None,
+        on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     ) -> None:
         """Plain training, with distillation where the recipe asks for it; checkpoints are kept under ``name``."""
         context = self.context
@@ -127,6 +133,7 @@ class SupernetWork:
             checkpoints=context.run.checkpoints(name),
             stop=context.stop,
             on_step=lambda _: bar.advance(),
+            on_epoch=on_epoch,
         )
 
     def train_heaviest(self) -> HeaviestResult:
@@ -135,7 +142,7 @@ class SupernetWork:
         supernet, heaviest = self.new_supernet(), self.space.heaviest()
         network = OnePath(supernet, self.space.to_choice(heaviest))
         with context.progress.task("heaviest network", recipe.epochs * len(self.batches(recipe))) as bar:
-            self.train_network(network, recipe, "heaviest", bar)
+            self.train_network(network, recipe, "heaviest", bar, on_epoch=context.run.on_epoch("heaviest"))
         model = self.model(supernet.cut_out(heaviest), heaviest)
         accuracy = accuracy_of(model.network, context.task.data, "validation", context.device.name)
         model.measured = {"accuracy": accuracy.percent, "accuracy_on": f"{context.task.data.name} validation"}
@@ -195,6 +202,7 @@ class SupernetWork:
                 checkpoints=run.checkpoints("supernet"),
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
+                on_epoch=run.on_epoch("supernet"),
             )
         save_supernet(supernet, fingerprint, run.artifact("supernet.safetensors"))
         return SupernetResult(training_accuracy=history[-1]["accuracy"], loss=history[-1]["loss"])

@@ -382,7 +382,7 @@ class _Watch:
         cells = cell_state(context.task.space, softmax(self.fixed.alpha.get(detached=True)))
         found = {**metrics, **self.method.diagnose(self.fixed, self.copies), "cells": cells}
         before = next((one["cells"] for one in self.records() if one["epoch"] == epoch - 1), None)
-        context.run.event("diagnostics", epoch=epoch, **found)
+        context.run.on_epoch("search")(epoch, found)
         warning = collapse_warning(before, cells, epoch)
         if warning:
             context.progress.say(warning)
@@ -390,7 +390,11 @@ class _Watch:
 
     def records(self) -> list[dict[str, Json]]:
         """One record an epoch; of an epoch repeated after a kill, the last."""
-        events = [event for event in self.method.context.run.events() if event["kind"] == "diagnostics"]
+        events = [
+            event
+            for event in self.method.context.run.events()
+            if event["kind"] == "epoch" and event["stage"] == "search"
+        ]
         return [record for _, record in sorted({event["epoch"]: event for event in events}.items())]
 
 

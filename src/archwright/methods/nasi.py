@@ -302,6 +302,7 @@ class Nasi(SearchMethod):
                 checkpoints=store,
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
+                on_epoch=context.run.on_epoch("search"),
             )
         delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
         return AtInitialisation(

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau, spearmanr
 
 from archwright.errors import InputError
-from archwright.predictors.mlp import MlpPredictor
 from archwright.predictors.staged import checked_rows, fit_bilinear, fit_full_bilinear, fit_quadratic
 from archwright.solvers.problem import StagedChoice
 
@@ -56,6 +55,8 @@ def compare_predictors(
     def additive(train: Ints, test: Ints) -> Floats:
         ridge = leave_one_out_ridge(x[train], y[train], RIDGES)
         return fit_bilinear(choices[train], y[train], ridge, num_configurations).predict(choices[test])
+
+    from archwright.predictors.mlp import MlpPredictor  # brings torch
 
     predictors: dict[str, HeldOut] = {
         "additive": additive,

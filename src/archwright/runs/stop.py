@@ -6,6 +6,7 @@ Long loops look at :attr:`Stop.requested` between two steps, save, and call :met
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,7 +50,13 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once."""
+        """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once.
+
+        Python takes signals in the main thread only: a search in another thread leaves them to the program around it.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def handle(number: int, _frame: FrameType | None) -> None:
             if self._signal is not None:

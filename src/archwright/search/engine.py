@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from archwright.device import Device
-from archwright.errors import InfeasibleError, InputError, Interrupted
+from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
 from archwright.search.configuration import Configuration, validated
 from archwright.search.context import Context
-from archwright.search.method import Method
+from archwright.search.method import Method, Stage
 from archwright.search.registry import methods
 
 
@@ -50,6 +50,8 @@ def search(
     chosen: type[Method] = methods.get(method)
     values.setdefault("space", chosen.default_space)
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
+    kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
+    configuration = configuration.model_copy(update={"options": kept})
     stop, progress = Stop(minutes), progress or Progress()
     device = _compute_device(configuration)
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
@@ -148,10 +150,13 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
         if resumed:
             _say_differences(context)
         try:
-            for stage in method.stages():
+            stages = method.stages()
+            _keep_plan(context, stages)
+            for number, stage in enumerate(stages, 1):
                 if run.stage_result(stage.name) is not None:
                     continue
-                run.event("stage", name=stage.name)
+                run.event("stage", name=stage.name, title=stage.title)
+                context.progress.say(f"{number} of {len(stages)}: {stage.title}")
                 run.finish_stage(stage.name, stage.work().model_dump(mode="json"))
         except Interrupted as error:
             run.event("interrupted", why=str(error))
@@ -173,6 +178,20 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
         answer.save()
         run.event("finished", seconds=seconds)
     return answer
+
+
+def _keep_plan(context: Context, stages: list[Stage]) -> None:
+    """Write the plan and the data's fingerprint into the run; resumed, refuse other images than it began with."""
+    run, plan = context.run, [{"name": stage.name, "title": stage.title} for stage in stages]
+    data = context.task.data if context.configuration.data is not None else None
+    fingerprint = None if data is None else data.fingerprint
+    if "plan" in run.header and run.header.get("fingerprint") != fingerprint:
+        raise RunError(
+            f"expected the images that the run in {run.folder} began with, got others in {context.configuration.data} "
+            "(their fingerprint differs). Put them back, or start a new search."
+        )
+    if run.header.get("plan") != plan:
+        run.describe(plan=plan, fingerprint=fingerprint)
 
 
 def _seconds_spent(run: Run) -> float:

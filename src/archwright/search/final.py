@@ -20,7 +20,7 @@ def train_answer(context: Context, architecture: Architecture, name: str = "best
     network = job.network()
     steps = recipe.epochs * max(1, len(task.data.train) // recipe.batch_size)
     with context.progress.task("training", steps) as bar:
-        train_network(network, job, context.stop, on_step=lambda _: bar.advance())
+        train_network(network, job, context.stop, lambda _: bar.advance(), context.run.on_epoch("train"))
     return keep_answer(context, network, architecture, task.scale, name, recipe.epochs)
 
 
