@@ -14,10 +14,6 @@ class StageResult(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
-class Nothing(StageResult):
-    """Of a stage whose whole result is in artifacts or items."""
-
-
 class Choice(StageResult):
     """The architecture that a search ends with.
 
