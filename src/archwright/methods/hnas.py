@@ -27,7 +27,7 @@ from archwright.proxies.score import Scores
 from archwright.search.evaluator import Evaluated, Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.proposals import evaluate_proposals
-from archwright.search.scoring import ScoreOptions, make_pool, score_pool
+from archwright.search.scoring import ScoreOptions, check_scoring, make_pool, score_pool
 from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Architecture
 
@@ -161,11 +161,9 @@ class Hnas(SearchMethod):
     options: HnasOptions
 
     def check(self) -> None:
-        """Also refuses an unknown metric."""
+        """Also refuses an unknown metric, and a space that cannot be scored."""
         super().check()
-        from archwright.proxies.score import find_proxies
-
-        find_proxies([self.options.metric])
+        check_scoring(self.context, self.options, (self.options.metric, "kappa"))
 
     @property
     def rounds(self) -> float:

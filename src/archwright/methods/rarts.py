@@ -13,7 +13,6 @@ weights *before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half th
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -29,7 +28,7 @@ from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch
 from archwright.search.configuration import AbsolutePath
 from archwright.search.method import Options, Stage
 from archwright.search.values import StageResult
-from archwright.spaces.derivation import operation_decisions
+from archwright.strict import parse_json
 from archwright.supernets.cell import CellSupernet
 from archwright.training import Position, Step
 from archwright.training.bilevel import Alphas, Problem, WeightCopy, losses, sums
@@ -152,8 +151,11 @@ class Rarts(DifferentiableSearch):
     def check(self) -> None:
         """Also reads the latencies that are given."""
         super().check()
-        if self.options.latency_weight and self.options.latency_table is not None:
-            self._complete(read_latencies(Path(self.options.latency_table)))
+        if self.options.latency_table is None:
+            return
+        if not self.options.latency_weight:
+            raise InputError("a latency table beside --latency-weight", "--latency-weight 0", "Give a weight above 0.")
+        self._complete(read_latencies(Path(self.options.latency_table)))
 
     def search_stages(self) -> list[Stage]:
         """Latencies first, where they count: measured once, a resumed search goes by the same."""
@@ -210,15 +212,15 @@ class Rarts(DifferentiableSearch):
             return None
         found, space = self.result("latencies", Latencies).milliseconds, self.context.task.space
         milliseconds = torch.tensor([found[name] for name in space.operations], dtype=torch.float64)
-        return LatencyPenalty(milliseconds, self.options.latency_weight, operation_decisions(space))
+        return LatencyPenalty(milliseconds, self.options.latency_weight, self.space.operation_decisions)
 
 
 def read_latencies(path: Path) -> dict[str, float]:
     """The table in a JSON file: operation to milliseconds, each zero or more."""
     expected = 'a JSON file like {"nor_conv_3x3": 0.21, ...} with milliseconds'
     try:
-        table = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        table = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise InputError(expected, f"{path} ({error})") from error
     if not isinstance(table, dict):
         raise InputError(expected, f"{type(table).__name__} in {path}")

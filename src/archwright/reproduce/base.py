@@ -23,6 +23,7 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import runs_root
 from archwright.tables.locate import shared_data
 
+_THESIS4 = "archwright.reproduce.thesis4"
 _THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
 _STUDIES7 = "archwright.reproduce.thesis7_studies"
 
@@ -59,6 +60,14 @@ reproductions = Registry(
     Entry("thesis-7.9", f"{_STUDIES7}:table_7_9", "metrics by initialisation"),
     Entry("thesis-7.10", f"{_STUDIES7}:table_7_10", "metrics and kappa by batch size"),
     Entry("thesis-7.11", f"{_STUDIES7}:table_7_11", "metrics and kappa by width"),
+    Entry("thesis-7.2", "archwright.reproduce.thesis7_topology:table_7_2", "width, depth, trace, kappa of known cells"),
+    Entry("thesis-4.1", f"{_THESIS4}:table_4_1", "published cells and their widest adaptations: parameters, error"),
+    Entry("thesis-4.2", f"{_THESIS4}:table_4_2", "width and depth of published cells and their random variants"),
+    Entry("thesis-fig4.3", f"{_THESIS4}:figure_4_3", "convergence of DARTS' cell and variants of its connections"),
+    Entry("thesis-fig4.4", f"{_THESIS4}:figure_4_4", "the same under other learning rates"),
+    Entry("thesis-fig4.5", f"{_THESIS4}:figure_4_5", "convergence of variants of the operations"),
+    Entry("thesis-fig4.6", f"{_THESIS4}:figure_4_6", "loss landscapes and sharpness of DARTS' cell and variants"),
+    Entry("thesis-fig4.7", f"{_THESIS4}:figure_4_7", "gradient variance around the same networks"),
 )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from archwright.terminal import visible
+
 SECONDS_A_LINE = 30.0
 """Least time between two lines of a bar that is no terminal's."""
 
@@ -37,13 +39,13 @@ class TerminalProgress(Progress):
     """Progress on stderr by rich; where stderr is no terminal, a line now and then instead of a bar."""
 
     def __init__(self) -> None:
-        from rich.console import Console
+        from archwright.terminal import console
 
-        self.console = Console(stderr=True, highlight=False)
+        self.console = console(stderr=True)
 
     def say(self, text: str) -> None:
         """Print one line."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(visible(text))
 
     @contextmanager
     def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:

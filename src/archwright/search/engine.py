@@ -52,11 +52,15 @@ def search(
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
     kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
     configuration = configuration.model_copy(update={"options": kept})
+    if "dataset" in settings and configuration.benchmark is None:
+        raise InputError("a benchmark beside --dataset", "a search on images (--data), which are the data set")
     stop, progress = Stop(minutes), progress or Progress()
+    Run.check_free(Path(run) if run is not None else runs_root() / "new")
     device = _compute_device(configuration)
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, stop, progress)
     prepared = chosen(context)
+    _ = context.executor
     prepared.check()
     _say_plan(prepared)
     folder = Path(run) if run is not None else new_folder(method, configuration.space)
@@ -83,9 +87,9 @@ def resume(
     stop, progress = Stop(minutes), progress or Progress()
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
+    prepared = reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
     if run.status() == "finished":
         return Answer.read(run.folder)
-    prepared = reopened(run, stop, progress)
     prepared.check()
     return _finish(prepared, resumed=True)
 

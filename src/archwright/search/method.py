@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from archwright.bounds import MOST_COUNT, MOST_NUMBER
 from archwright.errors import InputError, RunError
 from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import validated
@@ -17,8 +18,7 @@ from archwright.search.evaluator import Evaluator
 from archwright.search.final import train_answer
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
-from archwright.spaces.cells import CellPair
-from archwright.spaces.topology import pair_topology
+from archwright.spaces.topology import topology_json
 
 R = TypeVar("R", bound=StageResult)
 
@@ -39,9 +39,19 @@ class Stage:
 
 
 class Options(BaseModel):
-    """Base of a method's own options: unknown ones are refused."""
+    """Base of a method's own options: unknown ones are refused, and numbers that nobody means."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _within_reason(cls, value: Any) -> Any:
+        """The bounds of everything that declares none of its own."""
+        if isinstance(value, int) and abs(value) > MOST_COUNT:
+            raise ValueError(f"at most {MOST_COUNT:,} is expected")
+        if isinstance(value, float) and abs(value) > MOST_NUMBER:
+            raise ValueError(f"at most {MOST_NUMBER:g} is expected")
+        return value
 
 
 class Method(ABC):
@@ -192,12 +202,11 @@ class SearchMethod(Method):
         if self.trains_answer:
             known |= self.result("train", Trained).model_dump()
             known["scale"] = task.scale.to_dict()
-        if isinstance(architecture, CellPair):
-            known["topology"] = pair_topology(architecture)
         best = Candidate(
             architecture=str(architecture),
             search_accuracy=choice.accuracy,
             search_accuracy_on=choice.accuracy_on,
+            topology=topology_json(architecture) or None,
             **known,
             **task.costs(architecture),
         )
