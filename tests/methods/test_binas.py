@@ -166,7 +166,7 @@ def test_a_further_limit_costs_only_its_own_model(
     least, most = reach(table)
     with pytest.raises(InfeasibleError, match="Reachable"):
         aw.resume(folder, latency_ms=[least / 2])
-    assert aw.resume(folder).to_json() == finished.to_json()  # nothing was changed
+    assert {**aw.resume(folder).to_json(), "run": ""} == {**finished.to_json(), "run": ""}  # nothing was changed
     limit = 0.1 * least + 0.9 * most
     result = aw.resume(folder, latency_ms=[limit])
     assert result.models[:2] == finished.models
@@ -281,7 +281,7 @@ def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_pa
     ("changes", "message"),
     [
         ({"limits": {"latency": 1.0}}, "Did you mean 'latency_ms'"),
-        ({"limits": {"latency_ms": float("nan")}}, "a number as limit"),
+        ({"limits": {"latency_ms": float("nan")}}, "finite number"),
         ({"space": "nasbench201"}, "the space mbconv"),
         ({"benchmark": "nb201"}, "a search on images"),
         ({"channels": 8}, "--width"),
