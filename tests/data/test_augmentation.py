@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import pytest
 import torch
 
-from archwright.data import Augmentation, load
+from archwright.data import Augmentation, Batches, load
+from archwright.data.augmentation import OwnAugmentation, find_augmentation
 from archwright.errors import InputError
 
 IMAGES = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)) * 0.9 + 0.05
@@ -102,3 +106,46 @@ def test_defaults() -> None:
 def test_default_for_photographs(image_folder) -> None:
     data = load(f"folder:{image_folder({'a': 5, 'b': 5}, size=(32, 40))}")
     assert Augmentation.default_for(data) == Augmentation(crop=4, flip=True, cutout=8)
+
+
+def noisy(images: torch.Tensor) -> torch.Tensor:
+    """Draws from every global generator there is."""
+    return images * 0.5 + 0.1 * torch.rand(1) + 0.1 * random.random() + 0.1 * np.random.rand()  # noqa: NPY002
+
+
+def test_an_own_function_is_a_function_of_the_seed() -> None:
+    own = OwnAugmentation(noisy)
+    states = torch.get_rng_state(), random.getstate(), str(np.random.get_state())  # noqa: NPY002
+    first = own(IMAGES, 5)
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert (random.getstate(), str(np.random.get_state())) == states[1:]  # noqa: NPY002
+    torch.manual_seed(9)
+    random.seed(9)
+    assert torch.equal(own(IMAGES, 5), first)
+    assert not torch.equal(own(IMAGES, 6), first)
+
+
+@pytest.mark.parametrize("wrong", [lambda x: x[:1], lambda x: None, lambda x: x.long(), lambda x: x[..., :-1]])
+def test_what_an_own_function_returns_is_checked(wrong) -> None:
+    with pytest.raises(InputError):
+        OwnAugmentation(wrong)(IMAGES, 0)
+
+
+def test_augmentation_is_named() -> None:
+    data = load("digits")
+    assert find_augmentation("off", data) is None
+    assert find_augmentation("default", data) == Augmentation.default_for(data)
+    assert find_augmentation("flip", data) == Augmentation(flip=True)
+    assert find_augmentation("crop=2, flip,cutout=4,autoaugment=cifar10", data) == Augmentation(2, True, 4, "cifar10")
+    own = find_augmentation("torch:zeros_like", data)
+    images, _ = Batches(data, "train", 8, augment=own).get(0, 0)
+    black = data.normalise(torch.zeros(1, 1, 8, 8, dtype=torch.uint8))
+    assert torch.equal(images, black.expand_as(images))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "none", "crop", "crop=-1", "crop=x", "flip=1", "crop=1,crop=2", "crop=9", "cutout=999999", "torch:pi"]
+)
+def test_other_names_of_augmentations_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        find_augmentation(text, load("digits"))

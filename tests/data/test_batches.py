@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from archwright.data import Augmentation, Batches, ImageData, load
+from archwright.data import Augmentation, Batches, ImageData, Steps, load
 from archwright.errors import InputError
 
 
@@ -105,3 +105,14 @@ def test_bad_arguments_are_refused(data: ImageData) -> None:
         Batches(data, "all", 8)
     with pytest.raises(IndexError):
         Batches(data, "train", 8).get(0, 15)
+
+
+def test_steps_go_on_over_the_epochs_of_their_source(data: ImageData) -> None:
+    source = Batches(data, "train", 50, seed=3, augment=AUGMENT)  # 120 images: two steps an epoch
+    steps = Steps(source, 5)
+    assert len(steps) == 5
+    for number, call in enumerate([(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]):
+        assert torch.equal(steps.get(0, number)[0], source.get(*call)[0])
+    assert torch.equal(steps.get(1, 0)[0], source.get(2, 1)[0])
+    with pytest.raises(InputError, match="one step"):
+        Steps(source, 0)

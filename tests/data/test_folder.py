@@ -148,8 +148,51 @@ def test_unusable_folders_are_refused(image_folder, tmp_path: Path) -> None:
 
 
 def test_split_folders_are_not_taken_for_classes(image_folder) -> None:
-    with pytest.raises(InputError, match="sub-folders that are classes"):
+    with pytest.raises(InputError, match="two sub-folders"):
         load(f"folder:{image_folder({'train': 3, 'test': 3})}")
+
+
+def test_official_parts_of_a_folder_are_kept(image_folder) -> None:
+    root = image_folder({"train/cat": 10, "train/dog": 10, "test/cat": 3, "test/dog": 2})
+    data = load(f"folder:{root}", seed=4, split=(80, 20))
+    assert (len(data.train), len(data.validation), len(data.test)) == (16, 4, 5)
+    assert data.class_names == ("cat", "dog")
+    assert data.test.labels.tolist() == [0, 0, 0, 1, 1]
+    with Image.open(root / "test" / "dog" / "1.png") as image:
+        assert np.array_equal(data.test.pixels(np.array([4])).numpy()[0], square_pixels(image, 16, 3))
+
+
+def test_an_official_validation_part_is_kept_too(image_folder) -> None:
+    root = image_folder({f"{part}/{name}": 4 for part in ("Train", "val", "test") for name in ("a", "b")})
+    data = load(f"folder:{root}")
+    assert (len(data.train), len(data.validation), len(data.test)) == (8, 8, 8)
+    with pytest.raises(InputError, match="no shares"):
+        load(f"folder:{root}", split=(80, 20))
+
+
+def test_official_parts_are_counted_without_bad_images(image_folder) -> None:
+    root = image_folder({f"{part}/{name}": 6 for part in ("train", "test") for name in ("a", "b")})
+    for part in ("train", "test"):
+        (root / part / "a" / "0.png").write_bytes(b"nothing")
+    data = load(f"folder:{root}", skip_bad=True)
+    assert len(data.train) + len(data.validation) == 11
+    assert len(data.test) == 11
+    assert set(data.skipped) == {"train/a/0.png", "test/a/0.png"}
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        {"train/a": 4, "train/b": 4, "test/a": 2, "test/zebra": 2},
+        {"test/a": 4, "val/b": 4},
+        {"train/a": 4, "train/b": 4},
+        {"train/a": 4, "train/b": 4, "test": 2},
+        {"train/a": 4, "test/a": 2},
+    ],
+)
+def test_odd_official_parts_are_refused(image_folder, counts: dict[str, int]) -> None:
+    with pytest.raises(InputError):
+        load(f"folder:{image_folder(counts)}")
 
 
 def test_folder_of_nothing_but_bad_images_is_refused_even_when_skipping(image_folder) -> None:

@@ -81,11 +81,32 @@ def test_unknown_name_suggests_the_nearest(name: str, nearest: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"seed": -1}, {"image_size": 0}, {"validation": 0}, {"validation": 0.6, "test": 0.5}, {"test": -0.1}],
+    [
+        {"seed": -1},
+        {"image_size": 0},
+        {"image_size": 10**6},
+        {"split": (1, 1)},
+        {"split": (80, 0, 20)},
+        {"split": (80, -1, 20)},
+        {"split": (80, float("nan"), 20)},
+        {"split": (1, 1, 1, 1)},
+    ],
 )
-def test_bad_arguments_are_refused(arguments: dict[str, float]) -> None:
+def test_bad_arguments_are_refused(arguments: dict) -> None:
     with pytest.raises(InputError):
         load("digits", **arguments)
+
+
+def test_shares_are_relative_and_leave_out_official_parts(archive) -> None:
+    data = load("digits", split=(70, 15, 15))
+    assert (len(data.train), len(data.validation), len(data.test)) == (1257, 270, 270)
+    assert load("digits", split=(14, 3, 3)).fingerprint == data.fingerprint
+    x, y = np.zeros((40, 4, 4), np.uint8), np.arange(40) % 2
+    spec = archive(x_train=x, y_train=y, x_test=x[:6], y_test=y[:6])
+    data = load(spec, split=(90, 10))
+    assert (len(data.train), len(data.validation), len(data.test)) == (36, 4, 6)
+    with pytest.raises(InputError, match="its own test part"):
+        load(spec, split=(70, 15, 15))
 
 
 def test_named_sets_take_no_argument() -> None:
@@ -96,14 +117,14 @@ def test_named_sets_take_no_argument() -> None:
 def test_empty_validation_is_an_error(archive) -> None:
     spec = archive(x=np.zeros((4, 8, 8), np.uint8), y=np.array([0, 0, 1, 1]))
     with pytest.raises(InputError, match="validation"):
-        load(spec, validation=0.1, test=0.3)
+        load(spec, split=(60, 10, 30))
 
 
 def test_every_class_keeps_a_training_image(archive) -> None:
     """Of three images 1.35 are due to test and 1.5 to validation: some classes would be left with none."""
     spec = archive(x=np.zeros((30, 8, 8), np.uint8), y=np.arange(30) % 10)
     for seed in range(20):
-        assert set(load(spec, seed=seed, validation=0.5, test=0.45).train.labels) == set(range(10))
+        assert set(load(spec, seed=seed, split=(5, 50, 45)).train.labels) == set(range(10))
 
 
 def test_listing_data_sets_does_not_import_torch() -> None:

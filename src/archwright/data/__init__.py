@@ -1,4 +1,4 @@
-"""Images in (named sets, folders, arrays); normalised tensors, splits and augmentation out.
+"""Images in (named sets, folders, arrays, torch Datasets); normalised tensors, splits and augmentation out.
 
 The names are imported on first use, so that ``archwright.data.datasets`` can be listed without importing torch.
 """
@@ -12,11 +12,12 @@ from archwright.data.registry import datasets
 
 if TYPE_CHECKING:
     from archwright.data.augmentation import Augmentation
-    from archwright.data.batches import Batches
+    from archwright.data.batches import Batches, Steps
     from archwright.data.image_data import ImageData, Split, load
+    from archwright.data.objects import from_object
     from archwright.data.preprocessing import Preprocessing
 
-__all__ = ["Augmentation", "Batches", "ImageData", "Preprocessing", "Split", "datasets", "load"]
+__all__ = ["Augmentation", "Batches", "ImageData", "Preprocessing", "Split", "Steps", "datasets", "from_object", "load"]
 
 _HOMES = {
     "Augmentation": "augmentation",
@@ -24,6 +25,8 @@ _HOMES = {
     "ImageData": "image_data",
     "Preprocessing": "preprocessing",
     "Split": "image_data",
+    "Steps": "batches",
+    "from_object": "objects",
     "load": "image_data",
 }
 

@@ -1,9 +1,10 @@
-"""``npz:PATH``: images and labels from a NumPy archive, checked before use."""
+"""``npz:PATH`` and arrays in memory: images and labels under agreed names, checked before use."""
 
 from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ def npz(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Pat
     path = Path(argument).expanduser()
     if not argument or not path.is_file():
         raise InputError("the path of an existing .npz file after 'npz:'", repr(argument))
-    arrays = _read(path)
+    return raw_from_mapping(path.stem, read_archive(path), image_size)
+
+
+def raw_from_mapping(name: str, arrays: Mapping[str, NDArray[Any]], image_size: int | None) -> RawImages:
+    """A data set from arrays called as in an archive, each of them checked."""
     pool, test = _named_parts(arrays)
     parts = [_checked(arrays, *keys) for keys in (pool, test) if keys]
     classes = int(parts[0][1].max()) + 1
@@ -31,10 +36,11 @@ def npz(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Pat
     names = _class_names(arrays, classes)
     if len(parts) > 1:
         _check_same_kind(parts[0], parts[1], len(names), (pool[0], "x_test"))
-    return raw_from_arrays(path.stem, parts, names, image_size)
+    return raw_from_arrays(name, parts, names, image_size)
 
 
-def _read(path: Path) -> dict[str, NDArray[Any]]:
+def read_archive(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an ``.npz`` file; pickled objects and damaged files are refused."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
@@ -43,7 +49,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError("a readable .npz archive of plain arrays", f"{path.name} ({error})") from error
 
 
-def _named_parts(arrays: dict[str, NDArray[Any]]) -> tuple[tuple[str, str], tuple[str, str] | None]:
+def _named_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, str], tuple[str, str] | None]:
     """Which keys hold the pool and the official test part."""
     names = set(arrays)
     for images, labels in (("x_train", "y_train"), ("x", "y")):
@@ -58,15 +64,15 @@ def _named_parts(arrays: dict[str, NDArray[Any]]) -> tuple[tuple[str, str], tupl
     return (images, labels), ("x_test", "y_test")
 
 
-def _checked(arrays: dict[str, NDArray[Any]], images_key: str, labels_key: str) -> tuple[Pixels, Labels]:
-    pixels = _pixels(arrays[images_key], images_key)
+def _checked(arrays: Mapping[str, NDArray[Any]], images_key: str, labels_key: str) -> tuple[Pixels, Labels]:
+    pixels = as_pixels(arrays[images_key], images_key)
     labels = _labels(arrays[labels_key], labels_key)
     if len(pixels) != len(labels):
         raise InputError(f"as many labels as images in {images_key} ({len(pixels)})", f"{len(labels)} in {labels_key}")
     return pixels, labels
 
 
-def _pixels(array: NDArray[Any], key: str) -> Pixels:
+def as_pixels(array: NDArray[Any], key: str) -> Pixels:
     """Any accepted layout and type to uint8 (n, C, H, W); channels last wins where both readings are possible."""
     if array.ndim == 3:
         planar = array[:, None]
@@ -105,7 +111,7 @@ def _labels(array: NDArray[Any], key: str) -> Labels:
     return array.astype(np.int64)
 
 
-def _class_names(arrays: dict[str, NDArray[Any]], classes: int) -> tuple[str, ...]:
+def _class_names(arrays: Mapping[str, NDArray[Any]], classes: int) -> tuple[str, ...]:
     if "class_names" not in arrays:
         return tuple(map(str, range(classes)))
     names = arrays["class_names"]

@@ -5,21 +5,25 @@ Order: crop, flip, AutoAugment on pixels in [0, 1]; normalisation; then cutout, 
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from archwright.errors import InputError, unknown_name
+from archwright.references import resolve
 
 if TYPE_CHECKING:
     from archwright.data.image_data import ImageData
 
 POLICIES = ("cifar10", "imagenet")
+FORMS = "default, off, MODULE:FUNCTION, or a list such as crop=4,flip,cutout=8,autoaugment=cifar10"
 
 
 def _unchanged(x: Tensor) -> Tensor:
@@ -80,6 +84,18 @@ class Augmentation:
             return cls()
         return cls(crop=size // 8, flip=True, cutout=size // 4)
 
+    @classmethod
+    def parse(cls, text: str) -> Augmentation:
+        """From ``crop=4,flip,cutout=8,autoaugment=cifar10``, any part of it left out."""
+        values: dict[str, Any] = {}
+        for item in text.split(","):
+            key, equals, value = (word.strip() for word in item.partition("="))
+            known = {"crop": value.isdecimal(), "cutout": value.isdecimal(), "autoaugment": bool(value)}
+            if not known.get(key, key == "flip" and not equals) or key in values:
+                raise InputError(f"augmentation as {FORMS}", repr(text))
+            values[key] = True if key == "flip" else int(value) if value.isdecimal() else value
+        return cls(**values)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return asdict(self)
@@ -91,6 +107,55 @@ class Augmentation:
         if unknown:
             raise unknown_name("augmentation field", unknown[0], cls.__dataclass_fields__)
         return cls(**values)
+
+
+@dataclass(frozen=True)
+class OwnAugmentation:
+    """A user's function of a batch of images (n, C, H, W) in [0, 1] that returns as many of the same shape.
+
+    The global generators of torch, NumPy and ``random`` are seeded for each call and put back afterwards, so that any
+    function that draws from them is a function of the seed, too.
+    """
+
+    function: Callable[[Tensor], Tensor]
+
+    def __call__(self, unit: Tensor, seed: int, normalise: Callable[[Tensor], Tensor] = _unchanged) -> Tensor:
+        """As :class:`Augmentation` is called."""
+        states = random.getstate(), np.random.get_state()  # noqa: NPY002 - put back below
+        with torch.random.fork_rng(devices=[unit.device] if unit.is_cuda else []):
+            torch.manual_seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            random.seed(seed)
+            try:
+                changed = self.function(unit)
+            finally:
+                random.setstate(states[0])
+                np.random.set_state(states[1])  # noqa: NPY002
+        if not isinstance(changed, Tensor) or changed.shape != unit.shape or not changed.is_floating_point():
+            got = f"{changed.dtype} {tuple(changed.shape)}" if isinstance(changed, Tensor) else type(changed).__name__
+            raise InputError(f"floating-point images {tuple(unit.shape)} from the augmentation", got)
+        return normalise(changed.to(unit.dtype))
+
+
+Augment = Augmentation | OwnAugmentation
+"""What :class:`archwright.data.Batches` applies."""
+
+
+def find_augmentation(spec: str, data: ImageData) -> Augment | None:
+    """The augmentation that ``spec`` names for ``data``: default, off, a list of changes, or MODULE:FUNCTION."""
+    if spec == "default":
+        return Augmentation.default_for(data)
+    if spec == "off":
+        return None
+    if ":" in spec:
+        function = resolve(spec, "augmentation")
+        if not callable(function):
+            raise InputError("a function of a batch of images as augmentation", f"{type(function).__name__} at {spec}")
+        return OwnAugmentation(function)
+    found = Augmentation.parse(spec)
+    if max(found.crop, found.cutout) > data.image_size:
+        raise InputError(f"crop and cutout of at most {data.image_size} px, the image size", repr(spec))
+    return found
 
 
 def _random_crop(x: Tensor, padding: int, generator: torch.Generator) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from archwright.data.augmentation import Augmentation
+from archwright.data.augmentation import Augment
 from archwright.data.image_data import ImageData, Split
 from archwright.errors import InputError
 
@@ -37,7 +37,7 @@ class Batches:
         batch_size: int,
         *,
         seed: int = 0,
-        augment: Augmentation | None = None,
+        augment: Augment | None = None,
         shuffle: bool = True,
         device: torch.device | str = "cpu",
         drop_last: bool = True,
@@ -86,6 +86,25 @@ class Batches:
             return self.data.normalise(pixels), y
         seed = int(np.random.SeedSequence([self.seed, epoch, step + 1]).generate_state(1, np.uint64)[0] >> 1)
         return self.augment(pixels.to(torch.float32) / 255, seed, self.data.preprocessing.standardise), y
+
+
+class Steps:
+    """A number of batches of a source as one epoch, over as many of the source's epochs as that takes.
+
+    How long a training lasts is then counted in steps, whatever the number of images.
+    """
+
+    def __init__(self, source: Batches, count: int) -> None:
+        if count < 1:
+            raise InputError("at least one step", str(count))
+        self.source, self.count = source, count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Images and labels of a step, as of the source."""
+        return self.source.get(*divmod(epoch * self.count + step, len(self.source)))
 
 
 def _checked_indices(indices: NDArray[np.int64] | None, size: int, split: str) -> NDArray[np.int64]:

@@ -1,4 +1,7 @@
-"""``folder:PATH``: image files of any size and kind, one sub-folder a class, kept in memory or streamed."""
+"""``folder:PATH``: image files of any size and kind, kept in memory or streamed.
+
+One sub-folder a class; or the sub-folders ``train`` and ``test`` (and ``validation``), each with one a class.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,12 @@ IMAGE_SUFFIXES = frozenset(
     f".{kind}" for kind in ("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm")
 )
 IMAGE_SIZES = (8, 16, 32, 64, 96, 128, 224)
-_SPLIT_NAMES = {"train", "training", "val", "valid", "validation", "test", "testing"}
+_PARTS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation"), "validation"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+"""Sub-folders that are the data set's own parts, each with the classes inside."""
 _THREADS = min(8, os.cpu_count() or 1)
 
 T = TypeVar("T")
@@ -71,13 +79,23 @@ class Bad:
     reason: str
 
 
+@dataclass(frozen=True)
+class Listed:
+    """An image file, its class and the part of the data set it belongs to; ``train`` where the folder has no parts."""
+
+    path: Path
+    label: int
+    part: str
+
+
 def folder(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
     """The source behind ``folder:PATH``; files are used where they lie, so there is nothing to cache."""
     del cache_dir
     root = Path(argument).expanduser()
     if not argument or not root.is_dir():
         raise InputError("the path of an existing folder after 'folder:'", repr(argument))
-    class_names, paths, labels = _list_images(root)
+    class_names, listed = _list_parts(root)
+    paths = [image.path for image in listed]
     headers = _in_threads(_read_header, paths)
     good, bad = _sort_out(headers, paths, root, skip_bad)
     sound = [header for header in headers if isinstance(header, Header)]
@@ -90,13 +108,15 @@ def folder(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: 
         kept, late = _sort_out(decoded, streamed.paths, root, skip_bad)
         bad, good = sorted([*bad, *late]), [good[i] for i in kept]
         source = MemoryPixels(_stack([pixels for pixels in decoded if not isinstance(pixels, Bad)], streamed))
-    used = [paths[i] for i in good]
+    used = [listed[i] for i in good]
     return RawImages(
         name=root.resolve().name,
-        labels=np.array([labels[i] for i in good], dtype=np.int64),
+        labels=np.array([image.label for image in used], dtype=np.int64),
         class_names=class_names,
         pixels=source,
-        content=_content(used, root),
+        content=_content([image.path for image in used], root),
+        official_test=sum(image.part == "test" for image in used),
+        official_validation=sum(image.part == "validation" for image in used),
         skipped=tuple(bad),
     )
 
@@ -107,21 +127,47 @@ def default_size(short_sides: Sequence[int]) -> int:
     return max((size for size in IMAGE_SIZES if size <= median), default=IMAGE_SIZES[0])
 
 
-def _list_images(root: Path) -> tuple[tuple[str, ...], list[Path], list[int]]:
-    """Classes in alphabetical order, and every image file below them in a stable order with its label."""
-    classes = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+def _list_parts(root: Path) -> tuple[tuple[str, ...], list[Listed]]:
+    """Classes in alphabetical order, and every image below them: train first, then the folder's own other parts."""
+    folders = _sub_folders(root)
+    parts = {_PARTS[entry.name.lower()]: entry for entry in folders if entry.name.lower() in _PARTS}
+    if not folders or len(parts) < len(folders):  # at least one is no part: they are classes
+        classes = _class_folders(root)
+        return tuple(entry.name for entry in classes), _list_images(classes, "train", None)
+    if "train" not in parts or len(parts) == 1:
+        raise InputError(
+            "sub-folders that are classes, or train beside test or validation",
+            f"{', '.join(entry.name for entry in folders)} in {root}",
+            f"Give the one with the classes, as in folder:{folders[0]}",
+        )
+    classes = _class_folders(parts["train"])
+    names = tuple(entry.name for entry in classes)
+    listed = _list_images(classes, "train", None)
+    for part in ("validation", "test"):
+        if part in parts:
+            listed += _list_images(_sub_folders(parts[part]), part, names)
+    return names, listed
+
+
+def _sub_folders(root: Path) -> list[Path]:
+    return sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _class_folders(root: Path) -> list[Path]:
+    classes = _sub_folders(root)
     if len(classes) < 2:
         found = f"{len(classes)} in {root}" + (f" ({classes[0].name})" if classes else "")
         raise InputError("a folder with at least two sub-folders of images, one a class", found)
-    if {entry.name.lower() for entry in classes} <= _SPLIT_NAMES:
-        raise InputError(
-            "sub-folders that are classes",
-            f"{', '.join(entry.name for entry in classes)} in {root}",
-            f"Splits are made here: give one of them, as in folder:{classes[0]}",
-        )
-    paths: list[Path] = []
-    labels: list[int] = []
-    for label, entry in enumerate(classes):
+    return classes
+
+
+def _list_images(classes: Sequence[Path], part: str, known: tuple[str, ...] | None) -> list[Listed]:
+    """Every image file below ``classes`` in a stable order; ``known`` are the classes of the train part."""
+    names = known or tuple(entry.name for entry in classes)
+    listed: list[Listed] = []
+    for entry in classes:
+        if entry.name not in names:
+            raise InputError(f"the classes of the train part in {entry.parent}", repr(entry.name))
         files = sorted(path for path in entry.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
         files = [path for path in files if not path.name.startswith(".")]
         if not files:
@@ -130,9 +176,10 @@ def _list_images(root: Path) -> tuple[tuple[str, ...], list[Path], list[int]]:
                 f"none in {entry}",
                 "Add images or remove the sub-folder.",
             )
-        paths += files
-        labels += [label] * len(files)
-    return tuple(entry.name for entry in classes), paths, labels
+        listed += [Listed(path, names.index(entry.name), part) for path in files]
+    if not listed:
+        raise InputError(f"classes in the {part} part", "none", "Add images or remove the sub-folder.")
+    return listed
 
 
 def _read_header(path: Path) -> Header | Bad:

@@ -15,11 +15,14 @@ from torch import Tensor
 from archwright.data.preprocessing import Preprocessing
 from archwright.data.raw import Labels, PixelSource, RawImages, Source
 from archwright.data.registry import datasets
-from archwright.data.splits import Parts, split
+from archwright.data.splits import Parts, Shares
+from archwright.data.splits import split as cut
 from archwright.errors import InputError
 
 # Statistics of streamed data come from this many train images: a full decode at load would cost an epoch.
 STREAMED_SAMPLE = 4096
+LARGEST_SIDE = 4096
+"""Of an image, in pixels: a mistyped size must not ask for all the memory there is."""
 
 
 class Split:
@@ -32,6 +35,11 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether reading everything is cheap."""
+        return self._source.in_memory
 
     def pixels(self, indices: NDArray[np.int64]) -> Tensor:
         """uint8 (n, C, H, W); ``indices`` count within this split."""
@@ -105,8 +113,7 @@ def load(
     *,
     seed: int = 0,
     image_size: int | None = None,
-    validation: float = 0.2,
-    test: float = 0.2,
+    split: Shares = None,
     skip_bad: bool = False,
     cache_dir: Path | None = None,
 ) -> ImageData:
@@ -116,16 +123,21 @@ def load(
         spec: a registered name, with an argument after a colon where it takes one: "digits", "folder:photos".
         seed: of the splits.
         image_size: side the images are resized to; the data set's own if not given.
-        validation: share of the images outside an official test part to validate on.
-        test: share of the images to test on; not used where the data set has an official test part.
+        split: relative sizes of the train, validation and test parts, as (70, 15, 15); a part that the data set itself
+            names is left out of them. By default a fifth each to validate and to test on.
         skip_bad: leave out images that cannot be read instead of stopping at them.
         cache_dir: where downloads are kept and looked for.
     """
-    _check_arguments(seed, image_size, validation, test)
+    _check_arguments(seed, image_size)
     name, _, argument = spec.partition(":")
     source: Source = datasets.get(name)
     raw = source(argument, image_size=image_size, skip_bad=skip_bad, cache_dir=cache_dir)
-    parts = split(raw, validation, test, seed)
+    return from_raw(raw, spec, seed=seed, split=split)
+
+
+def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) -> ImageData:
+    """Split and describe what a source handed over."""
+    parts = cut(raw, split, seed)
     mean, std = _statistics(raw.pixels, parts.train)
     return ImageData(
         spec=spec,
@@ -139,15 +151,11 @@ def load(
     )
 
 
-def _check_arguments(seed: int, image_size: int | None, validation: float, test: float) -> None:
+def _check_arguments(seed: int, image_size: int | None) -> None:
     if seed < 0:
         raise InputError("a seed of 0 or more", str(seed))
-    if image_size is not None and image_size < 1:
-        raise InputError("an image size of at least 1 pixel", str(image_size))
-    if not (0 < validation < 1 and 0 < test < 1 and validation + test < 1):
-        raise InputError(
-            "validation and test shares above 0 that leave something to train on", f"{validation} and {test}"
-        )
+    if image_size is not None and not 1 <= image_size <= LARGEST_SIDE:
+        raise InputError(f"an image size of 1 to {LARGEST_SIDE} pixels", str(image_size))
 
 
 def _statistics(source: PixelSource, train: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -69,6 +69,7 @@ class RawImages:
         pixels: N images in the same order.
         content: SHA-256 of what the images are, independent of where they lie.
         official_test: how many images, the last ones, are the data set's own test part; 0 if it has none.
+        official_validation: how many images before those are its own validation part; 0 if it has none.
         skipped: bad images that were left out.
     """
 
@@ -78,6 +79,7 @@ class RawImages:
     pixels: PixelSource
     content: str
     official_test: int = 0
+    official_validation: int = 0
     skipped: tuple[str, ...] = ()
 
 

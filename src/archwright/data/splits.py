@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,8 @@ from archwright.data.raw import Labels, RawImages
 from archwright.errors import InputError
 
 Indices = NDArray[np.int64]
+Shares = tuple[float, ...] | None
+"""Relative sizes of train and the drawn parts, as (70, 15, 15); None for the usual ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,29 +25,57 @@ class Parts:
     test: Indices
 
 
-def split(raw: RawImages, validation: float, test: float, seed: int) -> Parts:
-    """Cut the data set in three.
+def split(raw: RawImages, shares: Shares, seed: int) -> Parts:
+    """Cut the data set in three: its own validation and test parts are kept as they are, the others are drawn.
 
-    ``validation`` and ``test`` are shares of the images outside an official test part; where there is one it is the
-    test part, whatever the seed, and ``test`` is not used.
+    Args:
+        raw: the data set.
+        shares: relative sizes of train and of each part that is drawn, in the order train, validation, test; a fifth
+            of the images outside the data set's own parts for each drawn part by default.
+        seed: of the draw.
     """
-    pool = np.arange(len(raw.labels) - raw.official_test)
+    pool = np.arange(len(raw.labels) - raw.official_validation - raw.official_test)
+    own_validation = np.arange(len(pool), len(pool) + raw.official_validation)
+    own_test = np.arange(len(pool) + raw.official_validation, len(raw.labels))
     _check_classes(raw.labels[pool], raw.class_names)
+    drawn = _shares(raw, shares)
     sizes = np.bincount(raw.labels[pool], minlength=len(raw.class_names))
     rng = np.random.default_rng([seed, 0x5B117])  # the second word keeps this stream apart from the batches' streams
-    if raw.official_test:
-        rest, test_part = pool, np.arange(len(pool), len(raw.labels))
+    rest, test = (pool, own_test) if len(own_test) else _draw(pool, raw.labels, sizes * drawn["test"], rng)
+    if len(own_validation):
+        train, validation = rest, own_validation
     else:
-        rest, test_part = _draw(pool, raw.labels, sizes * test, rng)
-    train, validation_part = _draw(rest, raw.labels, sizes * validation, rng)
-    for name, part in (("validation", validation_part), ("test", test_part)):
+        train, validation = _draw(rest, raw.labels, sizes * drawn["validation"], rng)
+    for name, part in (("validation", validation), ("test", test)):
         if len(part) == 0:
             raise InputError(
                 f"at least one image in the {name} part",
                 f"none out of {len(pool)} images",
-                f"Give more images or a larger share with {name}=.",
+                "Give more images or a larger share of them (--split 60,20,20).",
             )
-    return Parts(train, validation_part, test_part)
+    return Parts(train, validation, test)
+
+
+def _shares(raw: RawImages, shares: Shares) -> dict[str, float]:
+    """The share of the pool for each part that is drawn."""
+    official = {"validation": raw.official_validation, "test": raw.official_test}
+    drawn = [name for name, count in official.items() if not count]
+    if shares is None:
+        return dict.fromkeys(drawn, 0.2)
+    if not drawn:
+        raise InputError("no shares", _text(shares), f"All three parts of {raw.name} are its own.")
+    names = ", ".join(["train", *drawn])
+    if len(shares) != 1 + len(drawn):
+        kept = " and ".join(name for name, count in official.items() if count)
+        why = f", as {raw.name} has its own {kept} part" if kept else ""
+        raise InputError(f"{1 + len(drawn)} shares ({names}){why}", f"{len(shares)}: {_text(shares)}")
+    if not all(np.isfinite(share) and share > 0 for share in shares):
+        raise InputError(f"shares above 0 for {names}", _text(shares), "Write them as in 70,15,15.")
+    return dict(zip(drawn, (share / sum(shares) for share in shares[1:]), strict=True))
+
+
+def _text(shares: Sequence[float]) -> str:
+    return ",".join(f"{share:g}" for share in shares)
 
 
 def _draw(

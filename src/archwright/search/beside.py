@@ -1,0 +1,211 @@
+"""What simple things reach on the same images, so that an answer is never shown alone.
+
+Guessing, logistic regression on the pixels, a support vector machine where the data are few, and a plain network of
+three convolutions, trained for as many steps as one answer had time for. All learn from the train part, choose by the
+validation part and are tested on the test part of the search. Nothing here reads the clock: how many steps the plain
+network gets is part of the search's plan, and the same steps give the same numbers.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from archwright.data import Augmentation, Batches, ImageData, Steps
+from archwright.runs.checkpoints import CheckpointStore
+from archwright.runs.files import Json
+from archwright.runs.stop import Stop
+from archwright.training import Accuracy, Recipe, evaluate, train
+from archwright.training.evaluation import wilson_interval
+
+CHANCE, LOGISTIC, SVM, PLAIN = "chance", "logistic regression", "support vector machine", "plain network"
+MOST_IMAGES = 5000
+"""Training images that the classifiers on pixels learn from; more are thinned out evenly."""
+MOST_NUMBERS = 6_000_000
+"""Pixels of all these images together, from which on they are made smaller."""
+FEW_IMAGES = 2000
+"""Training images up to which a support vector machine is tried: its time grows with their square."""
+PENALTIES: Mapping[str, tuple[float, ...]] = {LOGISTIC: (0.01, 1.0), SVM: (1.0, 10.0)}
+"""Values of C tried; the one that is best on validation counts."""
+PLAIN_WIDTHS = (32, 64, 128)
+LARGE_IMAGE = 48
+"""From this size on the plain network's first convolution has a stride, too."""
+
+
+class PlainNetwork(nn.Module):
+    """Three 3x3 convolutions with batch norm, each but the first halving the image; global mean; a linear layer."""
+
+    def __init__(self, data: ImageData) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = data.image_channels
+        for number, width in enumerate(PLAIN_WIDTHS):
+            stride = 2 if number or data.image_size >= LARGE_IMAGE else 1
+            layers += [nn.Conv2d(channels, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            channels = width
+        self.features, self.classifier = nn.Sequential(*layers), nn.Linear(channels, data.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, C, H, W) to logits (B, classes)."""
+        logits: Tensor = self.classifier(self.features(x).mean((2, 3)))
+        return logits
+
+
+@dataclass(frozen=True)
+class PlainTraining:
+    """How the plain network is trained: like an answer.
+
+    Attributes:
+        recipe: of one pass over ``steps`` batches.
+        steps: as many as one answer's time allows.
+    """
+
+    recipe: Recipe
+    steps: int
+    augment: Augmentation
+    seed: int
+    device: str
+    checkpoints: CheckpointStore | None = None
+    stop: Stop | None = None
+
+    def network(self, data: ImageData) -> PlainNetwork:
+        """With the initial weights of the seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return PlainNetwork(data)
+
+    def batches(self, data: ImageData) -> Steps:
+        """What it is trained on."""
+        whole = Batches(data, "train", self.recipe.batch_size, seed=self.seed, augment=self.augment, device=self.device)
+        return Steps(whole, self.steps)
+
+
+def simple_things(
+    data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None
+) -> dict[str, dict[str, Json]]:
+    """By name: ``accuracy`` on the test part with its interval, ``accuracy_on``, and ``validation_accuracy``.
+
+    ``on_step`` is called after each step of the plain network's training.
+    """
+    found = {CHANCE: guess(data), LOGISTIC: fit_pixels(data, LOGISTIC)}
+    if len(data.train) <= FEW_IMAGES:
+        found[SVM] = fit_pixels(data, SVM)
+    return {**found, PLAIN: train_plain(data, plain, on_step)}
+
+
+def guess(data: ImageData) -> dict[str, Json]:
+    """Always the commonest class of the train part."""
+    commonest = np.bincount(data.train.labels, minlength=data.classes).argmax()
+    validation, test = (part.labels == commonest for part in (data.validation, data.test))
+    return _record(data, test) | {"validation_accuracy": 100 * float(validation.mean())}
+
+
+def fit_pixels(data: ImageData, name: str) -> dict[str, Json]:
+    """A classifier on the standardised pixels, with the penalty that is best on validation."""
+    side = pixel_side(data)
+    train = np.unique(np.linspace(0, len(data.train) - 1, min(MOST_IMAGES, len(data.train))).astype(np.int64))
+    x, labels = _pixels(data, "train", side, train), data.train.labels[train]
+    validation, test = (_pixels(data, part, side) for part in ("validation", "test"))
+    best: tuple[float, NDArray[np.bool_], float] | None = None
+    for penalty in PENALTIES[name]:
+        model = _classifier(name, penalty)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of iterations that end before the last digit has settled
+            model.fit(x, labels)
+        score = 100 * float((model.predict(validation) == data.validation.labels).mean())
+        if best is None or score > best[0]:
+            best = score, model.predict(test) == data.test.labels, penalty
+    assert best is not None
+    return _record(data, best[1]) | {"validation_accuracy": best[0], "penalty": best[2], "image_size": side}
+
+
+def _classifier(name: str, penalty: float) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.svm import SVC
+
+    return LogisticRegression(C=penalty, max_iter=200) if name == LOGISTIC else SVC(C=penalty)
+
+
+def pixel_side(data: ImageData) -> int:
+    """The side that images are shown at to classifiers on pixels: the data's own, halved until all fit."""
+    side, count = data.image_size, min(MOST_IMAGES, len(data.train))
+    while side > 8 and count * data.image_channels * side**2 > MOST_NUMBERS:
+        side = max(8, side // 2)
+    return side
+
+
+def _pixels(data: ImageData, part: str, side: int, chosen: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
+    """Standardised pixels (n, C * side * side), in the order of the part."""
+    images = getattr(data, part)
+    chosen = np.arange(len(images)) if chosen is None else chosen
+    rows = []
+    for start in range(0, len(chosen), 512):
+        x = data.normalise(images.pixels(chosen[start : start + 512]))
+        small = x if side == data.image_size else nn.functional.interpolate(x, (side, side), mode="area")
+        rows.append(small.flatten(1).numpy())
+    return np.concatenate(rows)
+
+
+def train_plain(data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None) -> dict[str, Json]:
+    """The plain network after its steps."""
+    network = plain.network(data)
+    train(
+        network,
+        plain.batches(data),
+        plain.recipe,
+        seed=plain.seed,
+        device=plain.device,
+        checkpoints=plain.checkpoints,
+        stop=plain.stop,
+        on_step=lambda _: on_step(),
+    )
+    validation, test = (_accuracy(network, data, part, plain.device) for part in ("validation", "test"))
+    return {
+        "accuracy": test.percent,
+        "accuracy_interval": [test.low, test.high],
+        "accuracy_on": f"{data.name} test, {test.count} images",
+        "validation_accuracy": validation.percent,
+        "steps": plain.steps,
+        "params": sum(parameter.numel() for parameter in network.parameters()),
+    }
+
+
+def _accuracy(network: nn.Module, data: ImageData, part: Any, device: str) -> Accuracy:
+    return evaluate(network, Batches(data, part, 256, shuffle=False, drop_last=False, device=device), device=device)
+
+
+def _record(data: ImageData, right: NDArray[np.bool_]) -> dict[str, Json]:
+    """Accuracy on the test part of a classifier that is right on these of its images."""
+    low, high = wilson_interval(int(right.sum()), len(right))
+    return {
+        "accuracy": 100 * float(right.mean()),
+        "accuracy_interval": [100 * low, 100 * high],
+        "accuracy_on": f"{data.name} test, {len(right)} images",
+    }
+
+
+def verdict(best: Mapping[str, Json], beside: Mapping[str, Mapping[str, Json]]) -> str:
+    """One sentence where the answer is near chance or not better than something simple, with what to do; else empty."""
+    low, high = best["accuracy_interval"]
+    guessed = beside[CHANCE]["accuracy"]
+    remedy = "Give the search more time (--minutes), more images, or images whose classes look different."
+    if low <= guessed:
+        return (
+            f"Warning: {best['accuracy']:.1f} % is not clearly better than guessing ({guessed:.1f} %): "
+            f"the network has learnt little or nothing. {remedy}"
+        )
+    name, simple = max(beside.items(), key=lambda one: one[1]["accuracy"])
+    if simple["accuracy"] < best["accuracy"]:
+        return ""
+    near = "within chance of it" if simple["accuracy"] <= high else "worse"
+    return (
+        f"Warning: the answer's {best['accuracy']:.1f} % is not better than the {name}'s {simple['accuracy']:.1f} % on "
+        f"the same images ({near}). {remedy}"
+    )
