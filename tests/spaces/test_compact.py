@@ -30,9 +30,20 @@ WIDE_MBCONV = MbConv(
 )  # fmt: skip
 
 
-def test_small_spaces_keep_the_contract() -> None:
-    for space in (TINY, WIDE_MBCONV):
-        check_space(space, samples=5)
+def test_a_small_space_keeps_the_contract() -> None:
+    check_space(TINY, samples=5)
+
+
+def test_mbconv_with_widths_reads_and_varies_them() -> None:
+    assert WIDE_MBCONV.widths == ((8, 16), (16, 24))
+    architecture = WIDE_MBCONV.sample(np.random.default_rng(0))
+    assert WIDE_MBCONV.parse(str(architecture)) == architecture
+    assert WIDE_MBCONV.decode(WIDE_MBCONV.encode(architecture)) == architecture
+    found = WIDE_MBCONV.neighbours(architecture)
+    assert len(set(found)) == len(found)
+    assert all(architecture in WIDE_MBCONV.neighbours(other) for other in found)
+    assert sum(a.stages[0][0].channels != architecture.stages[0][0].channels for a in found) == 1
+    WIDE_MBCONV.build(WIDE_MBCONV.heaviest(), WIDE_MBCONV.scale)(torch.zeros(2, 1, 8, 8))
 
 
 def test_the_network_a_person_would_try_is_in_it() -> None:
