@@ -69,7 +69,8 @@ class Evaluator:
 
     def __call__(self, architectures: Sequence[Architecture], bar: Any = None) -> list[float]:
         """Percent, in the order given; equal architectures are evaluated once."""
-        items = {str(a): Item(str(a), self._payload(a)) for a in architectures}
+        needs = () if self.context.benchmark is not None else self.context.data_request.needs
+        items = {str(a): Item(str(a), self._payload(a), needs) for a in architectures}
         work = look_up if self.context.benchmark is not None else train_and_measure
         results = run_items(self.context.executor, work, list(items.values()), self.log, self.context.stop, bar)
         return [results[str(a)]["accuracy"] for a in architectures]
