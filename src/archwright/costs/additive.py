@@ -14,11 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from archwright.errors import InputError
 from archwright.solvers.problem import StagedProblem
-from archwright.spaces.staged import Part, StagedSpace
+from archwright.spaces.staged import BYTES_PER_NUMBER, Part, StagedSpace
 
 Floats = NDArray[np.float64]
-
-BYTES_PER_NUMBER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +107,7 @@ def staged_costs(space: StagedSpace[Any], resource: str, cost: Callable[[Part], 
 
 
 def counted_costs(space: StagedSpace[Any]) -> StagedCosts:
-    """``params``, ``macs`` (of one image) and ``memory_bytes`` by formula.
-
-    ``memory_bytes`` is for one image in float32: weights, and all activations held at once. That is what a training
-    step keeps of a forward pass and an upper bound of what any executor needs; unlike the exact peak it is additive.
-    """
+    """``params``, ``macs`` (of one image) and ``memory_bytes`` (see ``StagedSpace.memory_bytes``) by formula."""
     return (
         staged_costs(space, "params", lambda part: part.cost().params)
         | staged_costs(space, "macs", lambda part: part.cost().macs)

@@ -11,7 +11,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from archwright.solvers.problem import ABSENT, StagedChoice
 from archwright.spaces.base import A, Encoding, Scale, Space
 from archwright.spaces.operations import Cost
 
+BYTES_PER_NUMBER = 4
 Rows = list[list[int]]
 """Configuration numbers of the present blocks of each stage."""
 
@@ -50,7 +51,10 @@ class Part(Protocol):
 class StagedSpace(Space[A]):
     """Architectures of S stages with one of some widths each, D blocks at most, C configurations of a block."""
 
-    widths_in_architecture = True
+    widths_in_architecture: ClassVar[bool] = True
+    counts_memory: ClassVar[bool] = True
+    additive_costs: ClassVar[bool] = True
+    """So they are at given widths; and narrower is cheaper whatever the rest is."""
 
     # --- what a space says ---
 
@@ -300,6 +304,15 @@ class StagedSpace(Space[A]):
         for part in self.parts_of(architecture, scale):
             total += part.cost()
         return total
+
+    def memory_bytes(self, architecture: A, scale: Scale) -> int:
+        """Weights and all activations of one image, held at once, in float32.
+
+        That is what a training step keeps of a forward pass and an upper bound of what any executor needs; unlike the
+        exact peak it is additive.
+        """
+        parts = self.parts_of(architecture, scale)
+        return BYTES_PER_NUMBER * sum(part.cost().params + part.activation_elements() for part in parts)
 
     @abstractmethod
     def parts_of(self, architecture: A, scale: Scale) -> list[Part]:
