@@ -26,6 +26,8 @@ def reproduce_command(name: str | None, seeds: int | None, data: str | None, wor
         return
     if seeds is not None and seeds < 1:
         raise InputError("at least one seed", str(seeds))
+    if workers < 1:
+        raise InputError("at least one worker", str(workers))
     settings = Settings(folder_of(name), seeds, data, workers, TerminalProgress())
     result = reproduce(name, settings)
     if as_json:
