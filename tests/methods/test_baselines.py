@@ -8,11 +8,12 @@ import pytest
 
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.baselines import Evolution, ProposalSearch, RandomSearch
+from archwright.methods.baselines import Evolution, RandomSearch
 from archwright.runs.run import Run
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated
+from archwright.search.proposals import ProposalSearch
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
 from archwright.tables.nasbench201 import CompactTable
 
@@ -22,7 +23,7 @@ def method(kind: type[ProposalSearch], table: CompactTable, seed: int = 0, **set
     own = {name: settings.pop(name) for name in list(settings) if name in kind.Options.model_fields}
     configuration = Configuration(method=kind.name, benchmark="nb201", seed=seed, options=own, **settings)
     context = Context(configuration, Run(Path("never-written"), {}), Device("cpu", 1))
-    context.__dict__["benchmark"] = table  # already loaded
+    context.task.__dict__["table"] = table  # already loaded
     made = kind(context)
     made.check()
     return made
@@ -95,7 +96,7 @@ def test_proposals_meet_the_limits(nb201: CompactTable, kind: type[ProposalSearc
     limits = {"params": 400_000.0, "latency_ms": 8.0}
     search = method(kind, nb201, limits=limits, device="pixel3")
     scale = NASBENCH201.scales["paper"]
-    assert search.context.target_device == "pixel3"
+    assert search.context.task.target_device == "pixel3"
     history = simulate(search, nb201.accuracies("cifar10", 12, "validation"), 60)
     for architecture, _ in history:
         assert isinstance(architecture, Cell201)
@@ -110,7 +111,7 @@ def test_more_evaluations_than_architectures_within_the_limits_is_no_error(
     """Three cells meet the limit and none is a neighbour of another: all are found, and the search goes on."""
     allowed = {Cell201((a, a, a, a, a, a)) for a in (1, 2, 3)}
     search = method(kind, nb201)
-    monkeypatch.setattr(search.context, "feasible", lambda architecture: architecture in allowed)
+    monkeypatch.setattr(search.context.task, "feasible", lambda architecture: architecture in allowed)
     monkeypatch.setattr(type(NASBENCH201), "sample", lambda self, rng: Cell201((int(rng.integers(5)),) * 6))  # quick
     history = simulate(search, nb201.accuracies("cifar10", 12, "validation"), 25)
     assert {one.architecture for one in history} == allowed

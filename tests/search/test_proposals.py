@@ -16,7 +16,8 @@ from archwright.runs.run import Run
 from archwright.runs.stop import Stop
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.evaluator import Evaluated, Evaluator, evaluate_proposals, feasible_sample
+from archwright.search.evaluator import Evaluated, Evaluator
+from archwright.search.proposals import evaluate_proposals, feasible_sample
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
 
 CELLS = [Cell201((3, 3, 3, 3, 3, last)) for last in range(5)]
@@ -34,7 +35,7 @@ def context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     made = Context(
         Configuration(method="random", benchmark="fake"), Run.create(tmp_path / "run", {}, {}), Device("cpu", 1)
     )
-    made.__dict__["benchmark"] = Table()
+    made.task.__dict__["table"] = Table()
     monkeypatch.setattr(archwright.search.evaluator, "look_up", look_up)
     return made
 

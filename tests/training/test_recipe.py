@@ -44,6 +44,7 @@ def test_get_recipe_validates_changes_and_reports_all_mistakes():
     with pytest.raises(InputError, match=r"epochs.*lr"):
         get_recipe("short", epochs=0, lr=-1)
     with pytest.raises(InputError, match="warmup_epochs"):
-        get_recipe("short", epochs=1)
+        get_recipe("short", epochs=1, warmup_epochs=1.0)
+    assert get_recipe("short", epochs=1).warmup_epochs == 0.25
     with pytest.raises(InputError, match="'darts'"):
         get_recipe("dart")

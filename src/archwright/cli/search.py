@@ -10,14 +10,8 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from archwright.costs.limits import RESOURCES
 from archwright.search.registry import methods
-
-_LIMITS = {
-    "params": "parameters",
-    "macs": "multiply-accumulates",
-    "latency_ms": "latency in milliseconds",
-    "memory_bytes": "weights and activations of one image in bytes (binas)",
-}
 
 
 class SearchGroup(click.Group):
@@ -50,7 +44,7 @@ def _method_command(name: str) -> click.Command:
     for field, info in Configuration.model_fields.items():
         if field not in ("method", "limits", "options"):
             params.append(_option(field, info, method.default_space if field == "space" else None))
-    for limit, text in _LIMITS.items():
+    for limit, (_, text) in RESOURCES.items():
         params.append(
             click.Option(
                 [f"--{limit.replace('_', '-')}", f"limit_{limit}"],
@@ -80,7 +74,7 @@ def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.search.engine import search
 
     run, minutes, as_json = values.pop("run"), values.pop("minutes"), values.pop("as_json")
-    limits = {key: values.pop(f"limit_{key}") for key in _LIMITS}
+    limits = {key: values.pop(f"limit_{key}") for key in RESOURCES}
     given = {key: value for key, value in values.items() if value is not None}
     options = {key: given.pop(key) for key in list(given) if key in own}
     settings = {**given, "limits": {key: list(v) if len(v) > 1 else v[0] for key, v in limits.items() if v}}

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Column, Table
 
+from archwright.costs.limits import RESOURCES
+
 if TYPE_CHECKING:
     from archwright.models import Prediction
     from archwright.runs.run import Run
@@ -63,9 +65,6 @@ def show_answer(result: SearchResult, as_json: bool) -> None:
         console.print(f"Use it with: archwright predict {answer['run']} IMAGE...", markup=False)
 
 
-_UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates", "memory_bytes": "bytes"}
-
-
 def _show_models(result: SearchResult) -> None:
     """An answer with one model for every limit."""
     answer = result.answer
@@ -73,7 +72,7 @@ def _show_models(result: SearchResult) -> None:
     accuracies = Column("test accuracy", no_wrap=True)
     table = Table("limit", "predicted", "measured", "90 % in", accuracies, "params", title=title)
     for one in answer["models"]:
-        limits = ", ".join(f"{limit:.3g} {_UNITS[name]}" for name, limit in one["limits"].items())
+        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in one["limits"].items())
         timed = one["measured_latency_ms"]
         measured = [f"{timed[key]:.3g} ms" for key in ("median_ms", "high_ms")] if timed else ["not here", ""]
         low, high = one["accuracy_interval"]

@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 
 from archwright.errors import InputError
 from archwright.spaces.mbconv import MbConv
-from archwright.spaces.mbconv_network import BlockGeometry, end_cost, start_cost
+from archwright.spaces.mbconv_network import BYTES_PER_NUMBER, BlockGeometry, end_cost, fixed_elements, start_cost
 
 Floats = NDArray[np.float64]
-
-BYTES_PER_NUMBER = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +47,10 @@ def block_table(space: MbConv, cost: Callable[[BlockGeometry], float]) -> Floats
 
 
 def counted_costs(space: MbConv) -> StagedCosts:
-    """``params``, ``macs`` (of one image) and ``memory_bytes`` by formula.
-
-    ``memory_bytes`` is for one image in float32: weights, and all activations held at once. That is what a training
-    step keeps of a forward pass and an upper bound of what any executor needs; unlike the exact peak it is additive.
-    """
+    """``params``, ``macs`` (of one image) and ``memory_bytes`` (see ``MbConv.memory_bytes``) by formula."""
     scale = space.scale
     size = space.heaviest().geometries(scale)[-1][-1].out_size
     fixed = start_cost(scale) + end_cost(scale, scale.stage_channels[-1], size)
-    stem = (2 * scale.stem_channels + scale.first_channels) * scale.stem_size**2
-    kept = scale.image_channels * scale.image_size**2 + stem + sum(scale.last_channels) * size**2
     return StagedCosts(
         {
             "params": block_table(space, lambda block: block.cost().params),
@@ -70,6 +62,6 @@ def counted_costs(space: MbConv) -> StagedCosts:
         {
             "params": float(fixed.params),
             "macs": float(fixed.macs),
-            "memory_bytes": float(BYTES_PER_NUMBER * (fixed.params + kept + scale.last_channels[1] + scale.classes)),
+            "memory_bytes": float(BYTES_PER_NUMBER * (fixed.params + fixed_elements(scale, size))),
         },
     )

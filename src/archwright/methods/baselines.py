@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import ClassVar
@@ -11,19 +10,13 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from archwright.errors import InfeasibleError
-from archwright.runs.files import Json
-from archwright.search.evaluator import Evaluated, Evaluator, SearchMethod, evaluate_proposals, feasible_sample
-from archwright.search.method import Options, Stage
+from archwright.search.evaluator import Evaluated
+from archwright.search.method import Options
+from archwright.search.proposals import ProposalOptions, ProposalSearch, feasible_sample
 from archwright.spaces.base import Architecture
 
 
-class RandomOptions(Options):
-    """Options of random search."""
-
-    evaluations: int = Field(20, ge=1, description="architectures to evaluate")
-
-
-class EvolutionOptions(Options):
+class EvolutionOptions(ProposalOptions):
     """Options of regularised evolution."""
 
     evaluations: int = Field(100, ge=1, description="architectures to evaluate, the first population included")
@@ -38,47 +31,10 @@ class EvolutionOptions(Options):
         return self
 
 
-class ProposalSearch(SearchMethod):
-    """A search that evaluates proposals and returns the best one."""
-
-    options: RandomOptions | EvolutionOptions
-
-    @abstractmethod
-    def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """The architecture to evaluate as ``number``; a function of the past and the number."""
-
-    @property
-    def batch(self) -> int:
-        """How many proposals are made from the same past."""
-        return 1
-
-    @property
-    def rounds(self) -> float:
-        """Evaluations over what runs side by side."""
-        return self.options.evaluations / min(self.batch, self.context.executor.workers)
-
-    def search_stages(self) -> list[Stage]:
-        """One stage."""
-        return [Stage("search", "evaluate architectures", self._search)]
-
-    def _search(self) -> Json:
-        context = self.context
-        history = evaluate_proposals(context, "search", self.propose, self.options.evaluations, self.batch)
-        best = max(history, key=lambda one: one.accuracy)
-        return {
-            "architecture": str(best.architecture),
-            "accuracy": best.accuracy,
-            "accuracy_on": Evaluator(context, "search").accuracy_on,
-            "evaluations": len(history),
-        }
-
-
 class RandomSearch(ProposalSearch):
     """Distinct random architectures; the best evaluated one is the answer."""
 
     name = "random"
-    Options: ClassVar[type[Options]] = RandomOptions
-    options: RandomOptions
 
     @property
     def batch(self) -> int:
@@ -101,8 +57,8 @@ class RandomSearch(ProposalSearch):
 
     def _draw_new(self) -> Architecture:
         while True:
-            architecture: Architecture = self.context.space.sample(self._rng)
-            if architecture not in self._seen or len(self._seen) >= self.context.space.size // 2:
+            architecture: Architecture = self.context.task.space.sample(self._rng)
+            if architecture not in self._seen or len(self._seen) >= self.context.task.space.size // 2:
                 return architecture
 
     def check(self) -> None:
@@ -127,7 +83,7 @@ class Evolution(ProposalSearch):
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """Random while the first population fills; then mutate the fittest of a random sample of the youngest."""
-        space, rng = self.context.space, self.context.rng("evolution", number)
+        space, rng = self.context.task.space, self.context.rng("evolution", number)
         if number < self.options.population:
             return feasible_sample(self.context, lambda: space.sample(rng))
         alive = history[-self.options.population :]

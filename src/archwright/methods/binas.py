@@ -28,6 +28,7 @@ import torch
 from pydantic import Field
 
 from archwright.costs.additive import StagedCosts, counted_costs
+from archwright.costs.limits import RESOURCES
 from archwright.costs.measure import Latency, Timing, device_name, measure
 from archwright.costs.tables import LatencyTable, measure_table
 from archwright.errors import InfeasibleError, InputError, unknown_name
@@ -37,7 +38,6 @@ from archwright.predictors.contributions import Contributions
 from archwright.predictors.staged import StagedEstimate, shrunk
 from archwright.runs.files import Json, write_atomic, write_json
 from archwright.runs.progress import Progress
-from archwright.search.context import RESOURCES
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method, Options, Stage
 from archwright.solvers import milp, pareto
@@ -46,7 +46,7 @@ from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.training import Recipe
 
-LIMITED = (*RESOURCES, "memory_bytes")
+LIMITED = tuple(RESOURCES)
 """What limits may be on."""
 SHARES_OF_RANGE = (0.25, 0.5)
 """Where between the fastest and the slowest network the limits are that a search without limits gets."""
@@ -98,7 +98,7 @@ class Binas(Method):
     @cached_property
     def space(self) -> MbConv:
         """The space at the data's image size and classes."""
-        scale = self.context.scale
+        scale = self.context.task.scale
         if not isinstance(scale, MbConvScale):
             raise InputError("the space mbconv with the method 'binas'", repr(self.context.configuration.space))
         return MbConv(scale.changed(width=self.options.width))
@@ -118,7 +118,7 @@ class Binas(Method):
 
     def check(self) -> None:
         """Everything that can be known before the first measurement."""
-        c, recipe = self.context.configuration, self.context.recipe
+        c, recipe = self.context.configuration, self.context.task.recipe
         if c.benchmark is not None:
             raise InputError("a search on images (--data) with the method 'binas'", f"--benchmark {c.benchmark}")
         if c.channels is not None or c.cells is not None:
@@ -163,8 +163,8 @@ class Binas(Method):
 
     def estimate_seconds(self) -> float:
         """From three timed steps of the heaviest network; the table and the measuring are added as a guess."""
-        context, recipe = self.context, self.context.recipe
-        size, scale = min(recipe.batch_size, len(context.data.train)), self.space.scale
+        context, recipe = self.context, self.context.task.recipe
+        size, scale = min(recipe.batch_size, len(context.task.data.train)), self.space.scale
         network = OnePath(self.work.new_supernet(), self.space.to_choice(self.space.heaviest())).train()
         x = torch.zeros(size, scale.image_channels, scale.image_size, scale.image_size, device=context.device.torch)
         times = []
@@ -175,7 +175,7 @@ class Binas(Method):
         models = max(2, len(context.configuration.limit_sets))
         epochs = 1.3 * models * self.tuning_recipe().epochs
         epochs += 0 if self.options.supernet else recipe.epochs + 1.3 * self._supernet_recipe().epochs
-        steps = max(1, len(context.data.train) // size)
+        steps = max(1, len(context.task.data.train) // size)
         return float(np.median(times)) * (steps * epochs + self.options.rows / (3 * size)) + 20
 
     def stages(self) -> list[Stage]:
@@ -197,12 +197,12 @@ class Binas(Method):
         ]
 
     def _supernet_recipe(self) -> Recipe:
-        epochs = self.options.supernet_epochs or self.context.recipe.epochs
+        epochs = self.options.supernet_epochs or self.context.task.recipe.epochs
         return self.work.recipe(epochs, self.options.supernet_lr, self.options.distill)
 
     def tuning_recipe(self) -> Recipe:
         """Of the chosen networks."""
-        epochs = self.context.configuration.final_epochs or max(1, self.context.recipe.epochs // 2)
+        epochs = self.context.configuration.final_epochs or max(1, self.context.task.recipe.epochs // 2)
         recipe = self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
         return recipe.model_copy(update={"ema_decay": self.options.tune_ema})
 
@@ -426,15 +426,15 @@ class Binas(Method):
     def _tune_one(self, architecture: MbConvArchitecture, name: str, recipe: Recipe, bar: Any) -> Json:
         context, device = self.context, self.context.device.name
         network = self.work.trained.cut_out(architecture)
-        inherited = accuracy_of(network, context.data, "validation", device)
+        inherited = accuracy_of(network, context.task.data, "validation", device)
         policy = "cifar10" if self.options.tune_autoaugment else None
         self.work.train_network(network, recipe, f"tune/{name}", bar, policy)
-        validation, test = (accuracy_of(network, context.data, split, device) for split in ("validation", "test"))
+        validation, test = (accuracy_of(network, context.task.data, split, device) for split in ("validation", "test"))
         model, path = self.work.model(network, architecture), context.run.artifact(f"{name}.safetensors")
         model.measured = {
             "accuracy": test.percent,
             "accuracy_interval": [test.low, test.high],
-            "accuracy_on": f"{context.data.name} test, {test.count} images",
+            "accuracy_on": f"{context.task.data.name} test, {test.count} images",
             "validation_accuracy": validation.percent,
             "inherited_accuracy": inherited.percent,
             "epochs": recipe.epochs,

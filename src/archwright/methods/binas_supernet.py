@@ -71,7 +71,7 @@ class SupernetWork:
 
     def recipe(self, epochs: int, part_of_lr: float, distill: float = 0.0) -> Recipe:
         """The search's recipe for other epochs and another learning rate, with label smoothing."""
-        base = self.context.recipe
+        base = self.context.task.recipe
         changes = {
             "epochs": epochs,
             "lr": base.lr * part_of_lr,
@@ -84,9 +84,9 @@ class SupernetWork:
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
         """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
         context = self.context
-        augment = replace(Augmentation.default_for(context.data), autoaugment=autoaugment)
+        augment = replace(Augmentation.default_for(context.task.data), autoaugment=autoaugment)
         seed, device = context.configuration.seed, context.device.name
-        return Batches(context.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
+        return Batches(context.task.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
 
     def new_supernet(self) -> ElasticSupernet:
         """With the initial weights of the seed."""
@@ -96,7 +96,7 @@ class SupernetWork:
 
     def model(self, network: Network, architecture: MbConvArchitecture) -> Model:
         """A network of the space with the data's preprocessing."""
-        return Model(network, self.space.name, architecture, self.space.scale, self.context.data.preprocessing)
+        return Model(network, self.space.name, architecture, self.space.scale, self.context.task.data.preprocessing)
 
     def train_network(
         self, network: nn.Module, recipe: Recipe, name: str, bar: Any, autoaugment: str | None = None
@@ -117,17 +117,17 @@ class SupernetWork:
 
     def train_heaviest(self) -> Json:
         """Train the heaviest path alone; keep it as a model of its own and as the start of the supernet."""
-        context, recipe = self.context, self.recipe(self.context.recipe.epochs, 1.0)
+        context, recipe = self.context, self.recipe(self.context.task.recipe.epochs, 1.0)
         supernet, heaviest = self.new_supernet(), self.space.heaviest()
         network = OnePath(supernet, self.space.to_choice(heaviest))
         with context.progress.task("heaviest network", recipe.epochs * len(self.batches(recipe))) as bar:
             self.train_network(network, recipe, "heaviest", bar)
         model = self.model(supernet.cut_out(heaviest), heaviest)
-        accuracy = accuracy_of(model.network, context.data, "validation", context.device.name)
-        model.measured = {"accuracy": accuracy.percent, "accuracy_on": f"{context.data.name} validation"}
+        accuracy = accuracy_of(model.network, context.task.data, "validation", context.device.name)
+        model.measured = {"accuracy": accuracy.percent, "accuracy_on": f"{context.task.data.name} validation"}
         model.save(context.run.artifact("heaviest.safetensors"))
         supernet.spread_heaviest()
-        save_supernet(supernet, context.data.fingerprint, context.run.artifact("start.safetensors"))
+        save_supernet(supernet, context.task.data.fingerprint, context.run.artifact("start.safetensors"))
         context.progress.say(f"The heaviest network: {accuracy.percent:.2f} % on validation.")
         return {"validation_accuracy": accuracy.percent}
 
@@ -147,13 +147,13 @@ class SupernetWork:
     def trained(self) -> ElasticSupernet:
         """The trained supernet, for measuring and cutting out."""
         path = self.artifacts / "supernet.safetensors"
-        supernet = load_supernet(path, self.space, self.context.data.fingerprint)
+        supernet = load_supernet(path, self.space, self.context.task.data.fingerprint)
         return supernet.to(self.context.device.torch).eval()
 
     def train_supernet(self, recipe: Recipe) -> Json:
         """Fine-tune all sub-networks together, from the heaviest one's weights and towards its answers."""
         context, run = self.context, self.context.run
-        start, fingerprint = run.artifact("start.safetensors"), context.data.fingerprint
+        start, fingerprint = run.artifact("start.safetensors"), context.task.data.fingerprint
         supernet = load_supernet(start, self.space, fingerprint).to(context.device.torch).train()
         batches, optimizer = self.batches(recipe), make_optimizer(supernet.parameters(), recipe)
         schedule = recipe.learning_rate()
@@ -228,8 +228,8 @@ class SupernetWork:
     def _pool_batches(self) -> Batches:
         """Passes over the validation images, each in its own order."""
         context = self.context
-        size, seed = min(MEASURED_BATCH, len(context.data.validation)), context.configuration.seed
-        return Batches(context.data, "validation", size, seed=seed, device=context.device.name)
+        size, seed = min(MEASURED_BATCH, len(context.task.data.validation)), context.configuration.seed
+        return Batches(context.task.data, "validation", size, seed=seed, device=context.device.name)
 
     def _pool_images(self, number: int, count: int) -> NDArray[np.int64]:
         """Which images the rows of batch ``number`` are of."""
@@ -255,7 +255,7 @@ class SupernetWork:
         """100 where the sub-network is right and 0 where it is wrong, for every validation image, (n,)."""
         device = self.context.device.name
         batches = Batches(
-            self.context.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
+            self.context.task.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
         )
         right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
         return 100 * right.double().cpu().numpy()

@@ -31,8 +31,8 @@ from torch import Tensor, nn
 from archwright.data import Augmentation, Batches
 from archwright.errors import InputError
 from archwright.runs.files import Json
-from archwright.search.evaluator import Evaluator, SearchMethod
-from archwright.search.method import Options, Stage
+from archwright.search.evaluator import Evaluator
+from archwright.search.method import Options, SearchMethod, Stage
 from archwright.spaces.derivation import Masks, derive, perturbation_scores
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.training import Position, Stateful, Step, drive
@@ -220,7 +220,7 @@ class DifferentiableSearch(SearchMethod):
                 "Use the latency_weight of rarts, or a method that keeps limits (binas, evolution).",
             )
         super().check()
-        derive(self.context.space, {n: np.zeros(shape) for n, shape in self.context.space.decisions.items()})
+        derive(self.context.task.space, {n: np.zeros(shape) for n, shape in self.context.task.space.decisions.items()})
         self.halves()
 
     def estimate_seconds(self) -> float:
@@ -244,30 +244,30 @@ class DifferentiableSearch(SearchMethod):
 
     def halves(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
         """Positions of D_t and D_v in the train part: disjoint random halves of equal size."""
-        count = len(self.context.data.train) // 2
+        count = len(self.context.task.data.train) // 2
         if count < 2:
             raise InputError(
                 "at least 4 training images, to divide into D_t and D_v",
-                f"{len(self.context.data.train)} (an empty or tiny validation half)",
+                f"{len(self.context.task.data.train)} (an empty or tiny validation half)",
                 "Give more images.",
             )
-        order = self.context.rng("halves").permutation(len(self.context.data.train))
+        order = self.context.rng("halves").permutation(len(self.context.task.data.train))
         return np.sort(order[:count]), np.sort(order[count : 2 * count])
 
     def _batches(self, half: Any, size: int, number: int, augmented: bool) -> Batches:
         context = self.context
-        crop_and_flip = replace(Augmentation.default_for(context.data), cutout=0)
+        crop_and_flip = replace(Augmentation.default_for(context.task.data), cutout=0)
         seed = int(context.rng("order of a half", number).integers(2**31))
         device = context.device.torch
         augment = crop_and_flip if augmented else None
         return Batches(
-            context.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=augmented
+            context.task.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=augmented
         )
 
     def _supernet(self) -> CellSupernet:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.context.space, self.context.scale)
+            network = CellSupernet(self.context.task.space, self.context.task.scale)
         network.to(self.context.device.torch)
         return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
@@ -275,7 +275,7 @@ class DifferentiableSearch(SearchMethod):
         rng = self.context.rng("alpha")
         values = {
             name: torch.from_numpy(1e-3 * rng.standard_normal(shape)).float().to(self.context.device.torch)
-            for name, shape in self.context.space.decisions.items()
+            for name, shape in self.context.task.space.decisions.items()
         }
         return ArchitectureParameters(values)
 
@@ -329,7 +329,7 @@ class DifferentiableSearch(SearchMethod):
         weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}
         scores = weights if o.selection == "strength" else self._perturbed(problem, copies[0])
         return {
-            "architecture": str(derive(context.space, scores)),
+            "architecture": str(derive(context.task.space, scores)),
             "accuracy": None,
             "accuracy_on": "nothing: the search sees losses of the supernet",
             "evaluations": 0,
@@ -347,7 +347,7 @@ class DifferentiableSearch(SearchMethod):
                 values = [supernet_loss(w.network, weights, batches.get(0, s), on) for s in range(len(batches))]
             return float(torch.stack(values).mean())
 
-        return perturbation_scores(self.context.space, loss_of, self.context.rng("perturbation"))
+        return perturbation_scores(self.context.task.space, loss_of, self.context.rng("perturbation"))
 
     def fixed_problem(self, problem: Problem) -> Problem:
         """The same losses on one fixed batch of each half, without augmentation and sampling."""
@@ -371,7 +371,7 @@ class _Watch:
 
     def __call__(self, epoch: int, metrics: dict[str, float]) -> None:
         context = self.method.context
-        cells = cell_state(context.space, softmax(self.fixed.alpha.get(detached=True)))
+        cells = cell_state(context.task.space, softmax(self.fixed.alpha.get(detached=True)))
         found = {**metrics, **self.method.diagnose(self.fixed, self.copies), "cells": cells}
         before = next((one["cells"] for one in self.records() if one["epoch"] == epoch - 1), None)
         context.run.event("diagnostics", epoch=epoch, **found)

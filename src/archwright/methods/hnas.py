@@ -25,8 +25,9 @@ from pydantic import Field
 
 from archwright.proxies.score import Scores
 from archwright.runs.files import Json
-from archwright.search.evaluator import Evaluated, Evaluator, SearchMethod, evaluate_proposals
-from archwright.search.method import Options, Stage
+from archwright.search.evaluator import Evaluated, Evaluator
+from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.proposals import evaluate_proposals
 from archwright.search.scoring import ScoreOptions, make_pool, score_pool
 from archwright.spaces.base import Architecture
 

@@ -32,8 +32,7 @@ from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
 from archwright.runs.files import Json
-from archwright.search.evaluator import SearchMethod
-from archwright.search.method import Options, Stage
+from archwright.search.method import Options, SearchMethod, Stage
 from archwright.spaces import darts
 from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.cells import Cell, CellPair
@@ -185,7 +184,7 @@ class Nasi(SearchMethod):
         super().check()
         if self.context.configuration.limits:
             raise InputError("no limits with the method 'nasi'", str(self.context.configuration.limits))
-        self.context.space.check_scale(self.proxy_scale)
+        self.context.task.space.check_scale(self.proxy_scale)
 
     def search_stages(self) -> list[Stage]:
         """nu, then the K steps."""
@@ -198,7 +197,7 @@ class Nasi(SearchMethod):
         """The images the search sees."""
         context = self.context
         if self.options.images == "true" and context.configuration.data is not None:
-            return context.data_request
+            return context.task.data_request
         spec = f"random:classes=10,size={self.options.proxy_size},channels=3,count=4096"
         return DataRequest(spec, context.configuration.seed)
 
@@ -206,7 +205,7 @@ class Nasi(SearchMethod):
     def proxy_scale(self) -> Scale:
         """Scale of the supernet."""
         data, o = load_data(self.request), self.options
-        cells = max(o.proxy_cells, 3) if isinstance(self.context.space, Darts) else o.proxy_cells
+        cells = max(o.proxy_cells, 3) if isinstance(self.context.task.space, Darts) else o.proxy_cells
         size = min(o.proxy_size, data.image_size)
         return Scale(o.proxy_channels, cells, data.classes, size, data.image_channels)
 
@@ -224,8 +223,8 @@ class Nasi(SearchMethod):
         return images.to(device, memory_format=torch.channels_last), labels.to(device)
 
     def _supernet(self) -> CellSupernet:
-        pooled: Literal["pooled", "strided"] = "pooled" if isinstance(self.context.space, Darts) else "strided"
-        supernet = CellSupernet(self.context.space, self.proxy_scale, downsample=pooled)
+        pooled: Literal["pooled", "strided"] = "pooled" if isinstance(self.context.task.space, Darts) else "strided"
+        supernet = CellSupernet(self.context.task.space, self.proxy_scale, downsample=pooled)
         initialise(supernet, torch.Generator().manual_seed(self.context.configuration.seed))
         supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return supernet.to(self.context.device.torch).train()
@@ -239,7 +238,7 @@ class Nasi(SearchMethod):
 
     def _nu(self) -> Json:
         """Mean trace over random sub-networks, eq. 6.14."""
-        context, space = self.context, self.context.space
+        context, space = self.context, self.context.task.space
         supernet, batches = self._supernet(), self._batches()
         zeros = {name: torch.zeros(shape) for name, shape in logit_shapes(space).items()}
         found = []
@@ -254,7 +253,7 @@ class Nasi(SearchMethod):
         return {"mean": float(np.mean(found)), "deviation": float(np.std(found))}
 
     def _search(self) -> Json:
-        context, options, space = self.context, self.options, self.context.space
+        context, options, space = self.context, self.options, self.context.task.space
         supernet, batches = self._supernet(), self._batches()
         shapes = logit_shapes(space)
         state = Accumulator(shapes)

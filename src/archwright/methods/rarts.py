@@ -168,7 +168,8 @@ class Rarts(DifferentiableSearch):
         return found
 
     def _penalty(self) -> LatencyPenalty | None:
-        o, context = self.options, self.context
+        o, task = self.options, self.context.task
+        space = task.space
         if o.latency_weight == 0:
             return None
         if o.latency_table is not None:
@@ -177,17 +178,17 @@ class Rarts(DifferentiableSearch):
             from archwright.costs.measure import Timing
             from archwright.costs.operations import operation_latencies
 
-            table = operation_latencies(context.space, context.scale, Timing(batch=o.search_batch))
+            table = operation_latencies(space, task.scale, Timing(batch=o.search_batch))
         known = {"none": 0.0, **table}
-        missing = [name for name in context.space.operations if name not in known]
+        missing = [name for name in space.operations if name not in known]
         if missing:
             raise InputError(
-                f"a latency for every operation of {context.space.name} ({', '.join(context.space.operations)})",
+                f"a latency for every operation of {space.name} ({', '.join(space.operations)})",
                 f"a table without {', '.join(missing)}",
                 "Add them, in milliseconds, or leave latency_table out to measure on this device.",
             )
-        milliseconds = torch.tensor([known[name] for name in context.space.operations], dtype=torch.float64)
-        return LatencyPenalty(milliseconds, o.latency_weight, operation_decisions(context.space))
+        milliseconds = torch.tensor([known[name] for name in space.operations], dtype=torch.float64)
+        return LatencyPenalty(milliseconds, o.latency_weight, operation_decisions(space))
 
 
 def read_latencies(path: Path) -> dict[str, float]:

@@ -90,7 +90,7 @@ def binas_compare(settings: Settings) -> Outcome:
         rows.append(Row(f"{limit} ms, {arm}: measured", "ms", None, one["ms"]))
         if arm == UNIFORM:
             notes.append(f"{limit} ms, {arm}: {key}, {found[key]['epochs']} epochs")
-    count, mean = len(method.context.data.test), np.mean([row.ours or 0 for row in rows[::2]]) / 100
+    count, mean = len(method.context.task.data.test), np.mean([row.ours or 0 for row in rows[::2]]) / 100
     chance = 196 * sqrt(2 * mean * (1 - mean) / count)
     notes += [
         f"heaviest network, supernet and pool: {stage_seconds(run) / 60:.0f} min; tuning: {TUNE_EPOCHS} epochs each",
@@ -153,7 +153,7 @@ class Choosing:
     def evaluations(self) -> int:
         """Validations of whole networks for one limit; those of all limits cost as much as the pool."""
         rows = self.method.result("measure")["rows"]
-        return int(max(1, rows // (len(self.limits) * len(self.method.context.data.validation))))
+        return int(max(1, rows // (len(self.limits) * len(self.method.context.task.data.validation))))
 
     def all(self) -> dict[tuple[float, str], Json]:
         """By limit and arm: ``architecture``, or ``depth`` and ``width``, and the median latency ``ms`` here."""
@@ -255,7 +255,7 @@ def tune_item(payload: Json, stop: Stop) -> Json:
     network = method.work.trained.cut_out(method.space.parse(payload["architecture"]))
     method.work.train_network(network, recipe, name, Bar())
     context.run.checkpoints(name).clear()
-    accuracy = accuracy_of(network, context.data, "test", context.device.name)
+    accuracy = accuracy_of(network, context.task.data, "test", context.device.name)
     return {"accuracy": accuracy.percent, "epochs": TUNE_EPOCHS}
 
 
@@ -265,7 +265,7 @@ def train_uniform_item(payload: Json, stop: Stop) -> Json:
     context, space = method.context, MbConv(method.space.scale.changed(width=payload["width"]))
     folder = context.run.folder / "checkpoints" / "compare" / f"uniform-{payload['depth']}-{payload['width']}"
     job = TrainingJob(
-        data=context.data_request,
+        data=context.task.data_request,
         space=space.name,
         scale=space.scale.to_dict(),
         architecture=str(uniform_architecture(space, payload["depth"])),

@@ -18,7 +18,7 @@ from scipy.stats import rankdata
 
 from archwright.device import Device
 from archwright.execution.base import Item, run_items
-from archwright.methods.baselines import Evolution, ProposalSearch, RandomSearch
+from archwright.methods.baselines import Evolution, RandomSearch
 from archwright.methods.hnas import LOG_MU, BoostedPool, make_objective
 from archwright.proxies.engine import ScoreRequest, cached_scores
 from archwright.proxies.score import Scores
@@ -29,6 +29,7 @@ from archwright.runs.stop import Stop
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated
+from archwright.search.proposals import ProposalSearch
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201, all_operations, canonical_index, cell_of
 from archwright.tables.nasbench201 import CompactTable, load_compact
 

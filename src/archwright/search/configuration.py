@@ -39,7 +39,9 @@ class Configuration(BaseModel):
     batch_size: int | None = Field(None, ge=2, description="batch size instead of the recipe's")
     lr: float | None = Field(None, gt=0, description="learning rate instead of the recipe's")
     final_epochs: int | None = Field(
-        None, ge=1, description="epochs the answer is trained for; three times an evaluation's"
+        None,
+        ge=1,
+        description="epochs the answer is trained for; by default three times an evaluation's, with binas half of it",
     )
     skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")
     limits: dict[str, float | list[float]] = Field(

@@ -226,7 +226,7 @@ def _say_plan(method: Method) -> None:
     context = method.context
     c = context.configuration
     if c.data is not None:
-        context.progress.say(context.data.describe())
+        context.progress.say(context.task.data.describe())
     seconds = method.estimate_seconds()
     if seconds is not None:
         minutes = f"{seconds / 60:.1f} min" if seconds > 90 else f"{max(1, round(seconds))} s"

@@ -19,7 +19,8 @@ from archwright.execution.base import cheap
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
-from archwright.spaces.base import Network, Space
+from archwright.search.context import Context
+from archwright.spaces.base import Architecture, Network, Space
 from archwright.spaces.registry import spaces
 from archwright.tables.base import Benchmark, load_benchmark
 from archwright.training import Accuracy, Recipe, evaluate, train
@@ -75,6 +76,23 @@ class TrainingJob:
             torch.manual_seed(self.seed)
             scale = space.scale_from(self.scale)
             return space.build(space.at_scale(scale).parse(self.architecture), scale)
+
+
+def training_job(context: Context, architecture: Architecture, checkpoints: str | None, **changes: Any) -> TrainingJob:
+    """The job that trains ``architecture`` as one evaluation of this search."""
+    task = context.task
+    fields: dict[str, Any] = {
+        "data": task.data_request,
+        "space": task.space.name,
+        "scale": task.scale.to_dict(),
+        "architecture": str(architecture),
+        "recipe": task.recipe.model_dump(),
+        "seed": context.configuration.seed,
+        "device": context.device.name,
+        "split": "validation",
+        "checkpoints": checkpoints,
+    }
+    return TrainingJob(**{**fields, **changes})
 
 
 def train_and_measure(payload: Json, stop: Stop) -> Json:

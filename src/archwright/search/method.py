@@ -18,10 +18,15 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from archwright.errors import InputError
+from archwright.errors import InputError, RunError
 from archwright.runs.files import Json
 from archwright.search.configuration import validated
 from archwright.search.context import Context
+from archwright.search.evaluator import Evaluator
+from archwright.search.final import train_answer
+from archwright.spaces.base import Architecture
+from archwright.spaces.cells import CellPair
+from archwright.spaces.topology import pair_topology
 
 
 @dataclass(frozen=True)
@@ -55,12 +60,12 @@ class Method(ABC):
 
     def check(self) -> None:
         """Refuse what cannot work; everything named in the configuration is loaded and validated here."""
-        context = self.context
-        _ = context.benchmark, context.recipe
-        if context.benchmark is None and context.configuration.data is None:
+        context, task = self.context, self.context.task
+        _ = task.table, task.recipe
+        if task.table is None and context.configuration.data is None:
             raise InputError("a data set (--data) or a benchmark (--benchmark)", "neither")
-        _ = context.scale
-        context.check_limits()
+        _ = task.scale, task.final_recipe
+        task.check_limits(context.rng("limits"))
 
     @property
     def limits(self) -> dict[str, float | list[float]]:
@@ -81,3 +86,72 @@ class Method(ABC):
         if found is None:
             raise RuntimeError(f"stage {stage!r} has not finished")
         return found
+
+
+class SearchMethod(Method):
+    """A method whose first stages choose one architecture; training and testing it is common to all.
+
+    Subclasses give :meth:`search_stages`; the last of them returns at least ``architecture``, ``accuracy`` (what the
+    search saw, or None), ``accuracy_on`` and ``evaluations``.
+    """
+
+    @abstractmethod
+    def search_stages(self) -> list[Stage]:
+        """The method's own stages."""
+
+    def stages(self) -> list[Stage]:
+        """The method's own, then train (unless a table gives the answer's accuracy) and answer."""
+        own = self.search_stages()
+        training = [Stage("train", "train the chosen network", lambda: self._train(own[-1].name))]
+        rest = training if self.trains_answer else []
+        return own + rest + [Stage("answer", "answer", lambda: self._answer(own[-1].name))]
+
+    @property
+    def trains_answer(self) -> bool:
+        """Whether the chosen network is trained on the data."""
+        return self.context.task.trains_answer
+
+    @property
+    def rounds(self) -> float:
+        """How many evaluations the search makes one after another, for the estimate of time; none by default."""
+        return 0
+
+    def estimate_seconds(self) -> float:
+        """The evaluations and the final training, from a few timed steps; what a method does besides is not counted."""
+        return Evaluator(self.context, "search").seconds_each() * (self.rounds + self.final_rounds)
+
+    @property
+    def final_rounds(self) -> float:
+        """How many evaluations the training of the answer takes as long as."""
+        task = self.context.task
+        return task.final_recipe.epochs / task.recipe.epochs if self.trains_answer else 0.0
+
+    def chosen(self, stage: str) -> Architecture:
+        """The architecture that ``stage`` ended with."""
+        architecture: Architecture = self.context.task.space.parse(self.result(stage)["architecture"])
+        return architecture
+
+    def _train(self, stage: str) -> Json:
+        """Train the choice for longer, test it once, save the model."""
+        return train_answer(self.context, self.chosen(stage)).model_dump(mode="json")
+
+    def _answer(self, stage: str) -> Json:
+        task, table = self.context.task, self.context.task.table
+        search = self.result(stage)
+        architecture = self.chosen(stage)
+        if not task.feasible(architecture):
+            raise RunError(f"the chosen architecture {architecture} breaks the limits; this is a bug.")
+        best: dict[str, Json] = {"architecture": str(architecture)}
+        if table is not None:
+            split, epochs = table.report_protocol
+            tests = {d: table.accuracy(architecture, d, epochs, split) for d in table.datasets}
+            dataset = task.configuration.dataset
+            best["accuracy"] = tests[dataset]
+            best["accuracy_on"] = f"{dataset} {split} after {epochs} epochs ({table.name} table)"
+            best["tests"] = tests
+        if self.trains_answer:
+            best |= self.result("train")
+        if isinstance(architecture, CellPair):
+            best["topology"] = pair_topology(architecture)
+        best["search_accuracy"], best["search_accuracy_on"] = search["accuracy"], search["accuracy_on"]
+        return {"best": best | task.costs(architecture), "front": [], "evaluations": search["evaluations"]}

@@ -11,10 +11,10 @@ from archwright.errors import InputError
 from archwright.proxies.engine import ScoreRequest, score_architectures
 from archwright.proxies.score import Scores
 from archwright.search.context import Context
-from archwright.search.evaluator import feasible_sample
 from archwright.search.method import Options
+from archwright.search.proposals import feasible_sample
 from archwright.spaces.base import Architecture
-from archwright.spaces.nasbench201 import NASBENCH201, all_operations, cell_of
+from archwright.spaces.nasbench201 import NASBENCH201
 
 
 class ScoreOptions(Options):
@@ -36,11 +36,11 @@ class ScoreOptions(Options):
 
 def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:
     """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind)."""
-    size = options.proxy_size or (4 if context.space is NASBENCH201 else 8)
+    size = options.proxy_size or (4 if context.task.space is NASBENCH201 else 8)
     noise = DataRequest(f"random:classes=10,size={size},channels=3,count=2048", context.configuration.seed)
     return ScoreRequest(
         metrics=metrics,
-        data=context.data_request if context.configuration.data is not None else noise,
+        data=context.task.data_request if context.configuration.data is not None else noise,
         channels=options.proxy_channels,
         cells=options.proxy_cells,
         image_size=size,
@@ -57,12 +57,12 @@ def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
 
     The whole space of NAS-Bench-201 unless ``pool`` asks for fewer; elsewhere a random sample.
     """
-    space: Any = context.space
+    space: Any = context.task.space
     found: dict[Architecture, None] = {}
     if space is NASBENCH201 and options.pool == 0:
-        for row in all_operations().tolist():
-            candidate = space.canonical(cell_of(row))
-            if candidate not in found and space.is_connected(candidate) and context.feasible(candidate):
+        for one in NASBENCH201.enumerated():
+            candidate = space.canonical(one)
+            if candidate not in found and space.is_connected(candidate) and context.task.feasible(candidate):
                 found[candidate] = None
         return list(found)
     rng = context.rng("pool")
@@ -78,7 +78,7 @@ def score_pool(
     if not pool:
         raise InputError("architectures that meet the limits", "none")
     return score_architectures(
-        context.space,
+        context.task.space,
         pool,
         request_scores(context, options, metrics),
         executor=context.executor,

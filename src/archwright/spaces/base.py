@@ -12,7 +12,7 @@ The contract (checked for every registered space by :func:`archwright.testing.ch
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
@@ -94,13 +94,22 @@ class Network(nn.Module):
 class Space(ABC, Generic[A]):
     """A set of architectures: how to make, read, write, encode, vary, count and build them."""
 
-    name: ClassVar[str]
+    name: str
     operations: ClassVar[tuple[str, ...]]
     """Names of the candidate operations, in the order of the columns of an encoding."""
     scales: ClassVar[Mapping[str, Scale]]
     """Named scales: ``paper`` (the published evaluation network), ``search`` and ``small`` (fits a laptop)."""
     widths_in_architecture: ClassVar[bool] = False
     """Whether an architecture says its own widths, so that the space depends on the scale (see :meth:`at_scale`)."""
+    counts_memory: ClassVar[bool] = False
+    """Whether :meth:`memory_bytes` is there."""
+    additive_costs: ClassVar[bool] = False
+    """Whether each change that :meth:`neighbours` makes costs the same whatever the rest of the architecture is."""
+
+    @property
+    def builds_networks(self) -> bool:
+        """Whether :meth:`build` and :meth:`cost` work; a space without serves only a user's own function."""
+        return True
 
     def at_scale(self, scale: Scale) -> Space[A]:
         """The space of the architectures that networks of ``scale`` have: itself, unless they say their own widths."""
@@ -120,6 +129,10 @@ class Space(ABC, Generic[A]):
     @abstractmethod
     def size(self) -> int:
         """How many architectures there are."""
+
+    def enumerated(self) -> Iterator[A] | None:
+        """All architectures, one after another; None where nobody could wait for them."""
+        return None
 
     @property
     @abstractmethod
@@ -177,6 +190,10 @@ class Space(ABC, Generic[A]):
 
         Operations that nothing reaches count like the others (as in the benchmarks' tables), though they never run.
         """
+
+    def memory_bytes(self, architecture: A, scale: Scale) -> int:
+        """Weights and all activations of one image in float32, where the space :attr:`counts_memory`."""
+        raise NotImplementedError(f"the space {self.name} does not count memory")
 
     def total_stride(self, scale: Scale) -> int:
         """By how much the network shrinks an image; smaller images cannot be used."""

@@ -36,6 +36,7 @@ class Darts(Space[CellPair]):
 
     name = "darts"
     operations = NAMES
+    additive_costs: ClassVar[bool] = True
     scales: ClassVar[Mapping[str, Scale]] = {
         "paper": Scale(channels=36, cells=20, auxiliary=True),
         "imagenet": Scale(channels=48, cells=14, classes=1000, image_size=224, stem="imagenet", auxiliary=True),

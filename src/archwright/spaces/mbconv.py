@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 from archwright.errors import InputError
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
-from archwright.spaces.mbconv_network import BlockGeometry, MbConvNetwork, end_cost, start_cost
+from archwright.spaces.mbconv_network import (
+    BYTES_PER_NUMBER,
+    BlockGeometry,
+    MbConvNetwork,
+    end_cost,
+    fixed_elements,
+    start_cost,
+)
 from archwright.spaces.mbconv_scale import Configuration, MbConvScale
 from archwright.spaces.operations import Cost
 
@@ -126,6 +133,8 @@ class MbConv(Space[MbConvArchitecture]):
     }
 
     widths_in_architecture: ClassVar[bool] = True
+    counts_memory: ClassVar[bool] = True
+    additive_costs: ClassVar[bool] = True
 
     def __init__(self, scale: MbConvScale) -> None:
         scale.check()
@@ -337,6 +346,17 @@ class MbConv(Space[MbConvArchitecture]):
             total += last.cost()
         assert last is not None
         return total + end_cost(scale, last.channels, last.out_size)
+
+    def memory_bytes(self, architecture: MbConvArchitecture, scale: Scale) -> int:
+        """Weights and all activations of one image, held at once, in float32.
+
+        That is what a training step keeps of a forward pass and an upper bound of what any executor needs; unlike the
+        exact peak it is additive.
+        """
+        scale = self._usable(architecture, scale)
+        blocks = [geometry for row in architecture.geometries(scale) for geometry in row]
+        kept = sum(block.activation_elements() for block in blocks) + fixed_elements(scale, blocks[-1].out_size)
+        return BYTES_PER_NUMBER * (self.cost(architecture, scale).params + kept)
 
     def total_stride(self, scale: Scale) -> int:
         """Of the scale's stem and this space's stages, whose strides the architectures bring."""

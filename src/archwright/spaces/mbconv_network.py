@@ -155,6 +155,16 @@ def end_cost(scale: MbConvScale, channels: int, size: int) -> Cost:
     return Cost(weights, weights * size**2) + norm_params(first) + norm_params(second) + classifier
 
 
+BYTES_PER_NUMBER = 4
+
+
+def fixed_elements(scale: MbConvScale, size: int) -> int:
+    """Numbers in the image and in the tensors of start and end, after ``size`` x ``size`` maps; of one image."""
+    stem = (2 * scale.stem_channels + scale.first_channels) * scale.stem_size**2
+    end = sum(scale.last_channels) * size**2 + scale.last_channels[1] + scale.classes
+    return scale.image_channels * scale.image_size**2 + stem + end
+
+
 class MbConvNetwork(Network):
     """Start, blocks, end."""
 

@@ -16,7 +16,7 @@ channels, and the output joins whole vertices instead of dividing its channels a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
@@ -60,6 +60,10 @@ class NasBench1Shot1(Space[Cell101]):
     def size(self) -> int:
         """Parents of every vertex and of the output, times operations."""
         return int(prod(len(choices) for choices in self._parent_choices) * len(NAMES) ** self.vertices)
+
+    def enumerated(self) -> Iterator[Cell101]:
+        """In the order of :meth:`at`."""
+        return map(self.at, range(self.size))
 
     @property
     def decisions(self) -> dict[str, tuple[int, int]]:

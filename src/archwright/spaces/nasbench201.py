@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -61,6 +61,10 @@ class NasBench201(Space[Cell201]):
     def size(self) -> int:
         """5 ** 6."""
         return 15_625
+
+    def enumerated(self) -> Iterator[Cell201]:
+        """In the order of :func:`all_operations`."""
+        return (cell_of(row) for row in all_operations().tolist())
 
     @property
     def decisions(self) -> dict[str, tuple[int, int]]:

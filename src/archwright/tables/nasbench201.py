@@ -98,7 +98,9 @@ class CompactTable(NasBench201Table):
     def latency_ms(self, architecture: Architecture, device: str) -> float:
         """One look-up."""
         assert isinstance(architecture, Cell201)
-        return float(self.latencies_ms(device)[architecture.index])
+        if device not in self.devices:
+            raise unknown_name("device", device, self.devices)
+        return float(self.column("latency_ms")[architecture.index, self.devices.index(device)])
 
 
 class NatsTable(NasBench201Table):

@@ -55,6 +55,20 @@ class Recipe(BaseModel):
             raise ValueError(f"warmup_epochs ({self.warmup_epochs}) must be below epochs ({self.epochs})")
         return self
 
+    def changed(self, **changes: Any) -> Recipe:
+        """A copy with some settings changed, validated; all mistakes are in one message.
+
+        With other ``epochs`` the warm-up is at most a quarter of them, unless it is given, too.
+        """
+        epochs = changes.get("epochs")
+        if isinstance(epochs, int) and "warmup_epochs" not in changes:
+            changes["warmup_epochs"] = min(self.warmup_epochs, epochs / 4)
+        try:
+            return Recipe(**{**self.model_dump(), **changes})
+        except ValidationError as error:
+            wrong = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
+            raise InputError("a valid training recipe", wrong) from error
+
     def learning_rate(self) -> Schedule:
         """The learning rate as a function of the position."""
         return make_schedule(self.schedule, self.lr, self.lr_min, self.warmup_epochs)
@@ -74,8 +88,4 @@ def get_recipe(name: str, **changes: Any) -> Recipe:
     """The recipe of that name with some settings changed, validated again; all mistakes are in one message."""
     if name not in RECIPES:
         raise unknown_name("recipe", name, RECIPES)
-    try:
-        return Recipe(**{**RECIPES[name].model_dump(), **changes})
-    except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, one['loc']))} {one['msg']}".strip() for one in error.errors())
-        raise InputError("a valid training recipe", wrong) from error
+    return RECIPES[name].changed(**changes)
