@@ -82,7 +82,7 @@ def search(
     context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, stop, progress)
     prepared = chosen(context)
     prepared.check()
-    context.executor.require(context.data_request.needs if configuration.data is not None else ())
+    context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
     _say_plan(prepared)
     folder = Path(run) if run is not None else new_folder(method, configuration.space)
     context.run = Run.create(folder, configuration.model_dump(), device.describe())
