@@ -242,7 +242,7 @@ class StopAfter(Stop):
 
 
 def weights_after(folder):
-    return json.loads((folder / "stages" / "search.json").read_text())["weights"]
+    return json.loads((folder / "stages" / "search.json").read_text())["value"]["weights"]
 
 
 @pytest.mark.parametrize("method", ["darts", "gdas", "rarts"])

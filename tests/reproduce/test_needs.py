@@ -11,14 +11,13 @@ import pytest
 from archwright.errors import InputError, Interrupted
 from archwright.execution.base import Item
 from archwright.execution.processes import Processes
-from archwright.reproduce import base
-from archwright.reproduce.base import Outcome, Settings, needs, needs_of, reproduce, reproductions
+from archwright.reproduce.base import DECLARED, Outcome, Settings, needs, reproduce, reproductions
 from archwright.runs.stop import Stop
 
 
 def test_every_study_declares_what_it_reads() -> None:
     for entry in reproductions:
-        assert needs_of(reproductions.get(entry.name)), entry.name
+        assert reproductions.get(entry.name) in DECLARED, f"put @needs(...) before {entry.target}"
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in reproductions])
@@ -28,7 +27,7 @@ def test_a_missing_table_or_data_set_is_an_error_before_any_work(
     """In a folder without tables, and with images that do not exist."""
     monkeypatch.setenv("ARCHWRIGHT_DATA", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    tables = needs_of(reproductions.get(name)).tables
+    tables = DECLARED[reproductions.get(name)].tables
     missing = f"{tables[0]}.npz" if tables else "no.npz|no --data for a study without images"
     with pytest.raises(InputError, match=missing):
         reproduce(name, Settings(tmp_path / "out" / name, data="npz:no.npz"))
@@ -54,8 +53,3 @@ def test_a_termination_signal_ends_a_study_and_its_workers(tmp_path: Path, monke
     assert pools[0].started == 1
     assert not pools[0]._idle
     assert not (tmp_path / "out").exists()
-
-
-def test_an_undeclared_study_says_what_is_missing() -> None:
-    with pytest.raises(LookupError, match="@needs"):
-        base.needs_of(lambda settings: Outcome("", []))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from archwright.errors import unknown_name
+from archwright.errors import InputError, unknown_name
 from archwright.runs.files import Json
 from archwright.runs.progress import Bar
 from archwright.runs.run import ItemLog
@@ -94,7 +94,11 @@ def make_executor(name: str = "here", workers: int = 1, address: str = "") -> Ex
     from archwright.execution.local import InProcess
     from archwright.execution.processes import Processes
 
+    if address and name != "ray":
+        raise InputError("--executor ray beside an address", f"{address!r} with the executor {name!r}")
     if name == "here":
+        if workers != 1:
+            raise InputError("--executor processes or ray beside --workers", f"{workers} workers in one process")
         return InProcess()
     if name == "processes":
         return Processes(workers)

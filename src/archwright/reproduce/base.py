@@ -27,6 +27,7 @@ from archwright.runs.stop import raise_on_signals
 from archwright.tables.base import load_benchmark
 from archwright.tables.locate import shared_data
 
+_THESIS4 = "archwright.reproduce.thesis4"
 _THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
 _STUDIES7 = "archwright.reproduce.thesis7_studies"
 
@@ -63,6 +64,14 @@ reproductions = Registry(
     Entry("thesis-7.9", f"{_STUDIES7}:table_7_9", "metrics by initialisation"),
     Entry("thesis-7.10", f"{_STUDIES7}:table_7_10", "metrics and kappa by batch size"),
     Entry("thesis-7.11", f"{_STUDIES7}:table_7_11", "metrics and kappa by width"),
+    Entry("thesis-7.2", "archwright.reproduce.thesis7_topology:table_7_2", "width, depth, trace, kappa of known cells"),
+    Entry("thesis-4.1", f"{_THESIS4}:table_4_1", "published cells and their widest adaptations: parameters, error"),
+    Entry("thesis-4.2", f"{_THESIS4}:table_4_2", "width and depth of published cells and their random variants"),
+    Entry("thesis-fig4.3", f"{_THESIS4}:figure_4_3", "convergence of DARTS' cell and variants of its connections"),
+    Entry("thesis-fig4.4", f"{_THESIS4}:figure_4_4", "the same under other learning rates"),
+    Entry("thesis-fig4.5", f"{_THESIS4}:figure_4_5", "convergence of variants of the operations"),
+    Entry("thesis-fig4.6", f"{_THESIS4}:figure_4_6", "loss landscapes and sharpness of DARTS' cell and variants"),
+    Entry("thesis-fig4.7", f"{_THESIS4}:figure_4_7", "gradient variance around the same networks"),
 )
 
 
@@ -154,24 +163,18 @@ class Needs:
             raise InputError("no --data for a study without images", repr(settings.data))
 
 
-_NEEDS: dict[Study, Needs] = {}
+DECLARED: dict[Study, Needs] = {}
+"""What each study declared by :func:`needs`."""
 
 
 def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
-    """Declare what a study reads; every registered one does."""
+    """Declare what a study reads: every registered one has this decorator, and a test says which one has not."""
 
     def declare(study: Study) -> Study:
-        _NEEDS[study] = Needs(tables, images)
+        DECLARED[study] = Needs(tables, images)
         return study
 
     return declare
-
-
-def needs_of(study: Study) -> Needs:
-    """What a study declared."""
-    if study not in _NEEDS:
-        raise LookupError(f"{study.__name__} does not declare what it reads: put @needs(...) before it")
-    return _NEEDS[study]
 
 
 def reproduce(name: str, settings: Settings) -> dict[str, Json]:
@@ -180,7 +183,7 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
     """
     study: Study = reproductions.get(name)
-    needs_of(study).check(settings)
+    DECLARED[study].check(settings)
     begin = time.perf_counter()
     with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:
         outcome = study(settings)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from archwright.errors import InputError, unknown_name
 from archwright.spaces.base import Architecture, Network, Scale
 from archwright.spaces.operations import OPERATIONS, RELU_CONV_1X1, Cost, DropPath, FactorizedReduce, norm_params
+from archwright.strict import parse_json
 
 Edge = tuple[str, int]
 """(operation, source)."""
@@ -90,8 +91,8 @@ def parse_cell_pair(text: str) -> CellPair:
     """The architecture of the JSON text ``{"normal": cell, "reduce": cell}``."""
     expected = 'JSON with the keys "normal" and "reduce"'
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise InputError(expected, f"{text[:80]!r} ({error})") from error
     if not isinstance(value, dict) or set(value) != {"normal", "reduce"}:
         raise InputError(expected, repr(value)[:200])

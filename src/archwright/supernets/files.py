@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from safetensors.torch import load_file
 from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import InputError
-from archwright.runs.files import read_metadata, write_atomic
+from archwright.runs.files import load_weights, read_metadata, write_atomic
 from archwright.spaces.mbconv import MbConv
+from archwright.strict import parse_json
 from archwright.supernets.elastic import ElasticSupernet
 
 
@@ -27,8 +27,11 @@ def load_supernet(path: Path, space: MbConv, fingerprint: str) -> ElasticSuperne
         raise InputError(
             "a run with a trained supernet", f"no file {path}", "Finish that run, or leave out --supernet."
         )
-    facts = json.loads(read_metadata(path).get("supernet", "{}"))
-    if facts.get("scale") != json.loads(json.dumps(space.scale.to_dict())):
+    try:
+        facts = parse_json(read_metadata(path).get("supernet", "{}"))
+    except ValueError as error:
+        raise InputError("a supernet saved by archwright", f"{path} ({error})") from error
+    if not isinstance(facts, dict) or facts.get("scale") != json.loads(json.dumps(space.scale.to_dict())):
         raise InputError(
             f"a supernet at {space.scale.image_size} px with stages of {space.scale.stage_channels} channels and "
             f"{space.scale.classes} classes",
@@ -41,5 +44,5 @@ def load_supernet(path: Path, space: MbConv, fingerprint: str) -> ElasticSuperne
             "Its validation images could be your training images; train it anew.",
         )
     supernet = ElasticSupernet(space)
-    supernet.load_state_dict(load_file(path))
+    load_weights(supernet, path)
     return supernet
