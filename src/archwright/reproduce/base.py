@@ -183,7 +183,7 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
     """
     study: Study = reproductions.get(name)
-    DECLARED[study].check(settings)
+    DECLARED.get(study, Needs()).check(settings)
     begin = time.perf_counter()
     with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:
         outcome = study(settings)
