@@ -23,7 +23,6 @@ from torch import Tensor
 from archwright.errors import InputError
 from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy
 from archwright.search.method import Options
-from archwright.spaces.derivation import operation_decisions
 from archwright.strict import parse_json
 from archwright.supernets.cell import CellSupernet
 from archwright.training import Position, Step
@@ -192,7 +191,7 @@ class Rarts(DifferentiableSearch):
                 "Add them, in milliseconds, or leave latency_table out to measure on this device.",
             )
         milliseconds = torch.tensor([known[name] for name in space.operations], dtype=torch.float64)
-        return LatencyPenalty(milliseconds, o.latency_weight, operation_decisions(space))
+        return LatencyPenalty(milliseconds, o.latency_weight, self.space.operation_decisions)
 
 
 def read_latencies(path: Path) -> dict[str, float]:

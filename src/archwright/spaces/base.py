@@ -123,6 +123,13 @@ class Space(ABC, Generic[A]):
     additive_costs: ClassVar[bool] = False
     """Whether each change that :meth:`neighbours` makes costs the same whatever the rest of the architecture is."""
 
+    proxy_size: ClassVar[int] = 8
+    """Image size at which training-free scores of the space's small networks rank it well, in pixels."""
+
+    def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
+        """The scale of the small networks that training-free metrics score."""
+        return Scale(channels, cells, classes, image_size, image_channels)
+
     @property
     def builds_networks(self) -> bool:
         """Whether :meth:`build` and :meth:`cost` work; a space without serves only a user's own function."""

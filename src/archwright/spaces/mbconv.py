@@ -145,6 +145,14 @@ class MbConv(Space[MbConvArchitecture]):
         """The space with the stages of ``scale``."""
         return MbConv(MbConvScale.of(scale))
 
+    def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
+        """Refused: the architectures say their own widths, so none can be built as a small stand-in."""
+        raise InputError(
+            "a space whose architectures can be built small for training-free scores (nasbench201, darts, ...)",
+            f"the space {self.name!r}, whose architectures say their own widths",
+            "Use the method binas, random or evolution here.",
+        )
+
     def scale_from(self, values: Mapping[str, Any]) -> MbConvScale:
         """Inverse of ``MbConvScale.to_dict``."""
         return from_plain(MbConvScale, values, "a scale of the space mbconv")
