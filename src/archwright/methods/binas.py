@@ -36,7 +36,7 @@ from archwright.export import has_onnx
 from archwright.methods.binas_supernet import OnePath, SupernetWork
 from archwright.predictors.contributions import Contributions
 from archwright.predictors.staged import StagedEstimate, shrunk
-from archwright.runs.files import Json, write_atomic, write_json
+from archwright.runs.files import Json, inside, write_atomic, write_json
 from archwright.runs.progress import Progress
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method, Options, Stage
@@ -458,7 +458,7 @@ class Binas(Method):
             models.append({**one, **tuned[one["architecture"]], **counted, "scale": self.space.scale.to_dict()})
         best = max(models, key=lambda one: (one["validation_accuracy"], -one["latency_ms"]))
         for suffix in (".safetensors", ".json", ".onnx"):
-            source = (context.run.folder / best["model"]).with_suffix(suffix)
+            source = inside(context.run.folder, best["model"]).with_suffix(suffix)
             if source.exists():
                 write_atomic(context.run.artifact(f"best{suffix}"), source.read_bytes())
             else:
