@@ -8,7 +8,7 @@ whatever the order in which items finish.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -60,6 +60,9 @@ class Executor(ABC):
         When ``stop`` is requested, or an item raises, what is under way is ended and the reason is raised here; the
         executor can be used again afterwards.
         """
+
+    def require(self, paths: Collection[str]) -> None:  # noqa: B027 - this machine needs no look
+        """Refuse, before a run begins, a cluster that cannot be joined or that lacks one of these absolute paths."""
 
     def close(self) -> None:  # noqa: B027 - not every executor starts something
         """End what was started."""

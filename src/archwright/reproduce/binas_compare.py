@@ -29,7 +29,7 @@ from archwright.costs.tables import LatencyTable
 from archwright.errors import InfeasibleError
 from archwright.execution.base import Item, run_items
 from archwright.methods.binas import Binas, PoolResult
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.binas import finished_search, search_scale
 from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Bar, Progress
@@ -58,6 +58,7 @@ TUNED_ARMS = ("BINAS", "random sub-networks", "evolution on the supernet")
 UNIFORM = "uniform network"
 
 
+@needs()
 def binas_compare(settings: Settings) -> Outcome:
     """Test accuracy after tuning at three limits, and the latency measured here."""
     result = finished_search(settings)

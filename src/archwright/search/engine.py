@@ -62,6 +62,7 @@ def search(
     prepared = chosen(context)
     _ = context.executor
     prepared.check()
+    context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
     _say_plan(prepared)
     folder = Path(run) if run is not None else new_folder(method, configuration.space)
     context.run = Run.create(folder, configuration.model_dump(), device.describe())
