@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from archwright.models import Model, load_model
-    from archwright.search.engine import SearchResult, resume, search
+    from archwright.search.answer import Answer
+    from archwright.search.engine import resume, search
     from archwright.search.study import Study
     from archwright.spaces.choice_space import ChoiceSpace
 
@@ -19,22 +20,13 @@ __version__ = "0.1.0"
 _LAZY = {
     "search": "archwright.search.engine",
     "resume": "archwright.search.engine",
-    "SearchResult": "archwright.search.engine",
+    "Answer": "archwright.search.answer",
     "Study": "archwright.search.study",
     "ChoiceSpace": "archwright.spaces.choice_space",
     "Model": "archwright.models",
     "load_model": "archwright.models",
 }
-__all__ = [
-    "ChoiceSpace",
-    "Model",
-    "SearchResult",
-    "Study",
-    "__version__",
-    "load_model",
-    "resume",
-    "search",
-]
+__all__ = ["Answer", "ChoiceSpace", "Model", "Study", "__version__", "load_model", "resume", "search"]
 
 
 def __getattr__(name: str) -> Any:

@@ -50,9 +50,9 @@ OWN_NETWORKS = aw.ChoiceSpace({"width": [4, 32]}, build=small_network)
 
 def test_own_function_and_space() -> None:
     result = aw.search("evolution", space=SPACE, evaluate=score, evaluations=150, population=20, sample=10)
-    assert result.best["accuracy"] == 0
-    assert SPACE.parse(result.best["architecture"]) == SPACE.parse('{"a": 3, "b": 1, "c": 4}')
-    assert "params" not in result.best
+    assert result.best.accuracy == 0
+    assert SPACE.parse(result.best.architecture) == SPACE.parse('{"a": 3, "b": 1, "c": 4}')
+    assert result.best.params is None
 
 
 def test_own_function_is_not_asked_twice() -> None:
@@ -60,7 +60,7 @@ def test_own_function_is_not_asked_twice() -> None:
     result = aw.search("evolution", space=SPACE, evaluate=score, evaluations=40, population=4, sample=2)
     assert len(CALLS) == len(set(CALLS))
     CALLS.clear()
-    assert aw.resume(result.folder).answer == result.answer
+    assert aw.resume(result.folder) == result
     assert CALLS == []
 
 
@@ -81,7 +81,7 @@ def test_a_stopped_search_goes_on_to_the_same_answer(evaluate, tmp_path: Path) -
     again = aw.resume(tmp_path / "part")
     assert len(CALLS) < 30
     assert again.best == whole.best
-    assert again.answer["evaluations"] == 30
+    assert again.evaluations == 30
 
 
 def test_by_text_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_by_text_in_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     here = aw.search("random", **settings)
     away = aw.search("random", executor="processes", workers=2, **settings)
     assert here.best == away.best
-    assert here.best["accuracy"] == 2
+    assert here.best.accuracy == 2
 
 
 def test_objects_that_other_processes_cannot_import_are_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_failures_are_kept_and_the_search_goes_on(tmp_path: Path) -> None:
         failures=150,
         run=tmp_path / "r",
     )
-    assert result.best["accuracy"] == 0
+    assert result.best.accuracy == 0
     events = [event for event in Run.open(tmp_path / "r").events() if event["kind"] == "failed"]
     assert events
     reasons = {event["why"] for event in events}
@@ -159,20 +159,17 @@ def test_arrays_are_kept_in_the_run(images, tmp_path: Path) -> None:
     result = aw.search("random", space=OWN_NETWORKS, data=images, run=tmp_path / "r", split=(2, 1, 1), **SMALL)
     kept = np.load(tmp_path / "r" / "data.npz")
     assert len(kept["x_train"]) == 60
-    assert 0 <= result.best["accuracy"] <= 100
-    assert result.best["params"] in {4 * 65 + 5 * 3, 32 * 65 + 33 * 3}
-    model = result.model()
+    assert 0 <= result.best.accuracy <= 100
+    assert result.best.params in {4 * 65 + 5 * 3, 32 * 65 + 33 * 3}
+    model = result.best.load()
     assert model.preprocessing.image_size == 8
     same = aw.search("random", space=OWN_NETWORKS, data=from_object(images, split=(2, 1, 1)), **SMALL)
     planes = torch.from_numpy(images[0][:, None].copy())
     third = aw.search(
         "random", space=OWN_NETWORKS, data=TensorDataset(planes, torch.from_numpy(images[1])), split=(2, 1, 1), **SMALL
     )
-    assert (
-        same.best
-        == third.best | {"accuracy_on": same.best["accuracy_on"]}
-        == result.best | {"accuracy_on": same.best["accuracy_on"]}
-    )
+    answers = [one.best.model_dump(exclude={"accuracy_on", "search_accuracy_on"}) for one in (result, same, third)]
+    assert answers[0] == answers[1] == answers[2]
 
 
 def test_a_killed_run_reads_its_images_in_another_process(images, tmp_path: Path) -> None:
@@ -207,7 +204,7 @@ def test_own_augmentation_changes_the_training(images) -> None:
     off = aw.search("random", augment="off", **settings)
     dark = aw.search("random", augment=black, **settings)
     assert set(seen) == {(16, 1, 8, 8)}
-    assert off.best["search_accuracy"] > dark.best["search_accuracy"]
+    assert off.best.search_accuracy > dark.best.search_accuracy
 
 
 @pytest.mark.parametrize(
@@ -249,7 +246,7 @@ def test_a_registered_space_is_found_by_its_name() -> None:
 
     spaces.register("test-objects", SPACE)
     result = aw.search("random", space="test-objects", evaluate=score, evaluations=5)
-    assert result.answer["space"] == "test-objects"
+    assert result.space == "test-objects"
 
 
 def test_load_model_imports_nothing(images, tmp_path: Path) -> None:
@@ -261,5 +258,5 @@ def test_load_model_imports_nothing(images, tmp_path: Path) -> None:
     code = f"import archwright as aw; aw.load_model({str(result.folder)!r})"
     done = subprocess.run([sys.executable, "-c", code], check=False, env=os.environ, capture_output=True, text=True)
     assert "InputError" in done.stderr
-    assert aw.load_model(result.folder, space=OWN_NETWORKS).architecture == result.model().architecture
+    assert aw.load_model(result.folder, space=OWN_NETWORKS).architecture == result.best.load().architecture
     assert load("digits").classes == 10

@@ -84,15 +84,15 @@ def test_a_stopped_run_under_minutes_answers_as_an_uninterrupted_one(
     monkeypatch.setattr(Evaluator, "seconds_each", lambda self: 1.0)  # a quicker moment: the plan stays
     again = aw.resume(tmp_path / "part")
     assert again.best == whole.best
-    assert again.answer["evaluations"] == 8
+    assert again.evaluations == 8
 
 
 def test_hnas_ends_with_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evaluator, "seconds_each", lambda self: 600.0)
     small = {"pool": 12, "replicates": 1, "probes": 2, "proxy_size": 8, "proxy_batch": 16}
     result = aw.search("hnas", run=tmp_path / "run", minutes=0.001, **TINY, **small)
-    assert result.answer["evaluations"] == FEWEST
-    assert result.model().architecture
+    assert result.evaluations == FEWEST
+    assert result.best.load().architecture
 
 
 @pytest.mark.parametrize("minutes", [0, -1, float("nan"), float("inf"), "soon"])

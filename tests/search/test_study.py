@@ -57,8 +57,8 @@ def test_a_study_asks_what_a_search_evaluates(method: str, tmp_path: Path) -> No
     result = aw.search(method, evaluate=score, evaluations=10, run=tmp_path / "search", seed=5, **METHODS[method])
     study = aw.Study(method, run=tmp_path / "study", seed=5, **METHODS[method])
     asked = loop(study, 10)
-    assert result.best["architecture"] in asked
-    assert str(study.best.architecture) == result.best["architecture"]
+    assert result.best.architecture in asked
+    assert str(study.best.architecture) == result.best.architecture
 
 
 @pytest.mark.parametrize("method", METHODS)

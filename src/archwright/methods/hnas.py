@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from archwright.proxies.score import Scores
-from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluated
 from archwright.search.method import Options, Stage
 from archwright.search.proposals import ProposalOptions, ProposalSearch
 from archwright.search.scoring import ScoreOptions, check_scoring, make_pool, score_pool
+from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Architecture
 
 Penalty = Literal["square", "absolute"]
@@ -138,6 +138,22 @@ class BoostedPool:
         return chosen
 
 
+class Scored(StageResult):
+    """How many architectures have scores, and which."""
+
+    pool: int
+    metric: str
+    replicates: int
+
+
+class Boosted(Choice):
+    """The choice, the parameters that found it, and all tried: (log10 mu, quantile of nu, accuracy or None)."""
+
+    mu: float
+    nu: float
+    tried: list[tuple[float, float, float | None]]
+
+
 class Hnas(ProposalSearch):
     """Score a pool, then let Bayesian optimisation choose how to weigh the scores."""
 
@@ -164,12 +180,8 @@ class Hnas(ProposalSearch):
         objective = make_objective(scores, options.metric, options.penalty)
         return BoostedPool(pool, objective, context.configuration.seed, options.probes)
 
-    def _score(self) -> Json:
-        return {
-            "pool": len(self.boosted.pool),
-            "metric": self.options.metric,
-            "replicates": self.options.replicates,
-        }
+    def _score(self) -> Scored:
+        return Scored(pool=len(self.boosted.pool), metric=self.options.metric, replicates=self.options.replicates)
 
     @property
     def count(self) -> int:
@@ -180,9 +192,9 @@ class Hnas(ProposalSearch):
         """The best of the pool by the parameters that Bayesian optimisation proposes."""
         return self.boosted.propose(history, number)
 
-    def about(self, history: Sequence[Evaluated], best: Evaluated) -> dict[str, Json]:
-        """The parameters that chose the best one, and all that were tried."""
+    def conclude(self, history: Sequence[Evaluated], best: Evaluated) -> Boosted:
+        """Also the parameters that chose the best one, and all that were tried."""
         tried = self.boosted.tried
         mu, nu = self.boosted.objective.parameters(*tried[best.architecture])
-        outcomes = [[*tried[one.architecture], one.accuracy if isfinite(one.accuracy) else None] for one in history]
-        return {"mu": mu, "nu": nu, "tried": outcomes}
+        seen = [(*tried[one.architecture], one.accuracy if isfinite(one.accuracy) else None) for one in history]
+        return Boosted(**dict(super().conclude(history, best)), mu=mu, nu=nu, tried=seen)

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, Self, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from archwright.bounds import (
     MOST_BATCH,
@@ -26,6 +35,24 @@ ASK_AND_TELL = "ask-and-tell"
 """In place of a function's name: the caller evaluates (see :mod:`archwright.search.study`)."""
 
 
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute()) if path else path
+
+
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+"""A path of the user's: kept so that a run can be resumed from any folder."""
+
+
+def _absolute_source(text: str | None) -> str | None:
+    """``folder:photos`` with the whole path; what has no path stays as it is."""
+    kind, colon, path = (text or "").partition(":")
+    return f"{kind}:{_absolute(path)}" if colon and kind in ("folder", "npz", "nats", "nb201") else text
+
+
+Source = Annotated[str | None, AfterValidator(_absolute_source)]
+"""A named data set or table, with the path of a file or folder after a colon where it is the user's own."""
+
+
 class Configuration(BaseModel):
     """Everything that decides a search's answer, and where it runs."""
 
@@ -35,10 +62,8 @@ class Configuration(BaseModel):
     space: str = Field(
         "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
     )
-    data: str | None = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
-    benchmark: str | None = Field(
-        None, description="look accuracies up in a table (nb201, nats:PATH) instead of training"
-    )
+    data: Source = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
+    benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
     dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
     evaluate: str | None = Field(
         None, description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION; higher is better"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,46 +15,21 @@ from archwright.data import from_object
 from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
-from archwright.models import Model, load_model
 from archwright.references import is_local, refer
-from archwright.runs.files import Json, read_json, write_json
+from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
+from archwright.search.answer import Answer, Found
 from archwright.search.configuration import ASK_AND_TELL, Configuration, validated
 from archwright.search.context import Context
-from archwright.search.method import Method
+from archwright.search.method import Method, Stage
 from archwright.search.plan import planned
 from archwright.search.registry import methods
 from archwright.search.task import OBJECT
 from archwright.spaces.base import Space
 from archwright.spaces.registry import name_space
 from archwright.tables.base import load_benchmark
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """A finished search."""
-
-    folder: Path
-    answer: dict[str, Json]
-
-    @property
-    def best(self) -> dict[str, Json]:
-        """The chosen architecture and what is known of it."""
-        best: dict[str, Json] = self.answer["best"]
-        return best
-
-    @property
-    def front(self) -> list[Json]:
-        """The accuracy-cost front, where the method gives one."""
-        front: list[Json] = self.answer["front"]
-        return front
-
-    def model(self) -> Model:
-        """The trained network of the answer."""
-        return load_model(self.folder)
-
 
 Callback = Callable[[dict[str, Json]], None]
 """Called with every event of a run as it is recorded: its ``kind`` (stage, evaluated, failed, finished) and fields."""
@@ -73,7 +47,7 @@ def search(
     progress: Progress | None = None,
     options: dict[str, Any] | None = None,
     **settings: Any,
-) -> SearchResult:
+) -> Answer:
     """Search for an architecture.
 
     Args:
@@ -90,8 +64,8 @@ def search(
         settings: fields of :class:`~archwright.search.configuration.Configuration`.
 
     Example:
-        >>> result = search("random", space="nasbench201", data="digits", evaluations=4)  # doctest: +SKIP
-        >>> result.model().predict(["three.png"])  # doctest: +SKIP
+        >>> found = search("random", space="nasbench201", data="digits", evaluations=4)  # doctest: +SKIP
+        >>> found.best.predict(["three.png"])  # doctest: +SKIP
         >>> search("evolution", space=ChoiceSpace({"x": range(9)}), evaluate=lambda a: -(a["x"] ** 2))  # doctest: +SKIP
     """
     own = {name: settings.pop(name) for name in list(settings) if name not in Configuration.model_fields}
@@ -104,7 +78,8 @@ def search(
     if not values["data"] and not values.get("benchmark") and evaluate is None:
         values["data"] = "digits"
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
-    c = configuration
+    kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
+    configuration = c = configuration.model_copy(update={"options": kept})
     Run.check_free(Path(run) if run is not None else runs_root() / "new")
     given = from_object(data, seed=c.seed, image_size=c.image_size, split=c.split) if in_memory else None
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
@@ -113,6 +88,8 @@ def search(
     prepared = chosen(context)
     _ = context.executor
     prepared.check()
+    if given is None:
+        context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
     if configuration.minutes is not None:
         prepared = _within_minutes(prepared, configuration.minutes)
         context = prepared.context
@@ -164,7 +141,7 @@ def resume(
     augment: Callable[[Tensor], Tensor] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress | None = None,
-) -> SearchResult:
+) -> Answer:
     """Continue a run where it stopped; a finished one returns its answer.
 
     Args:
@@ -186,12 +163,8 @@ def resume(
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
     reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
-    answer = run.folder / "artifacts" / "result.json"
-    if answer.exists():
-        found = read_json(answer)
-        if not isinstance(found, dict) or not isinstance(found.get("best"), dict):
-            raise RunError(f"expected the answer of a search in {answer}, got something else.")
-        return SearchResult(run.folder, found)
+    if run.status() == "finished":
+        return Answer.read(run.folder)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
     prepared.check()
@@ -216,7 +189,7 @@ def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method
     return method
 
 
-def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> SearchResult:
+def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> Answer:
     """The answer of a finished run with further latency limits; it is as before where one of them cannot be met."""
     method = reopened(run, stop, progress)
     before = method.limits
@@ -258,7 +231,7 @@ def _say_differences(context: Context) -> None:
         run.event("damaged", what=text)
 
 
-def _finish(method: Method, resumed: bool = False) -> SearchResult:
+def _finish(method: Method, resumed: bool = False) -> Answer:
     """Do the stages that are not done yet, under the run's lock."""
     context = method.context
     run = context.run
@@ -267,11 +240,14 @@ def _finish(method: Method, resumed: bool = False) -> SearchResult:
         if resumed:
             _say_differences(context)
         try:
-            for stage in method.stages():
+            stages = method.stages()
+            _keep_plan(context, stages)
+            for number, stage in enumerate(stages, 1):
                 if run.stage_result(stage.name) is not None:
                     continue
-                run.event("stage", name=stage.name)
-                run.finish_stage(stage.name, stage.work())
+                run.event("stage", name=stage.name, title=stage.title)
+                context.progress.say(f"{number} of {len(stages)}: {stage.title}")
+                run.finish_stage(stage.name, stage.work().model_dump(mode="json"))
         except Interrupted as error:
             run.event("interrupted", why=str(error))
             raise Interrupted(
@@ -279,18 +255,33 @@ def _finish(method: Method, resumed: bool = False) -> SearchResult:
             ) from error
         seconds = round(_seconds_spent(run), 3)
         c = context.configuration
-        answer = {
-            "method": c.method,
-            "space": c.space,
-            "data": c.data or c.benchmark or c.evaluate,
-            "seed": c.seed,
-            **method.result("answer"),
-            "seconds": seconds,
-            "run": str(run.folder),
-        }
-        write_json(run.artifact("result.json"), answer)
+        found = method.result("answer", Found)
+        answer = Answer(
+            **dict(found),
+            method=c.method,
+            space=c.space,
+            data=c.data or c.benchmark or c.evaluate,
+            seed=c.seed,
+            seconds=seconds,
+            run=str(run.folder),
+        )
+        answer.save()
         run.event("finished", seconds=seconds)
-    return SearchResult(run.folder, answer)
+    return answer
+
+
+def _keep_plan(context: Context, stages: list[Stage]) -> None:
+    """Write the plan and the data's fingerprint into the run; resumed, refuse other images than it began with."""
+    run, plan = context.run, [{"name": stage.name, "title": stage.title} for stage in stages]
+    data = context.task.data if context.configuration.data is not None else None
+    fingerprint = None if data is None else data.fingerprint
+    if "plan" in run.header and run.header.get("fingerprint") != fingerprint:
+        raise RunError(
+            f"expected the images that the run in {run.folder} began with, got others in {context.configuration.data} "
+            "(their fingerprint differs). Put them back, or start a new search."
+        )
+    if run.header.get("plan") != plan:
+        run.describe(plan=plan, fingerprint=fingerprint)
 
 
 def _seconds_spent(run: Run) -> float:

@@ -50,12 +50,9 @@ class Evaluator:
 
         Every failure is kept in the run with its reason; more of them than the configuration allows are an error.
         """
-        before = set(self.log.done)
-        items = {str(a): Item(str(a), self._payload(a), self._needs) for a in architectures}
-        results = run_items(self.context.executor, self._work, list(items.values()), self.log, self.context.stop, bar)
-        for text, result in results.items():
-            if text not in before:
-                self._report(text, result)
+        items = [Item(text, self._payload(a), self._needs) for text, a in {str(a): a for a in architectures}.items()]
+        executor, stop = self.context.executor, self.context.stop
+        results = run_items(executor, self._work, items, self.log, stop, bar, self._record)
         self._check_failures()
         return [-inf if results[str(a)].get("failure") else results[str(a)]["accuracy"] for a in architectures]
 
@@ -69,14 +66,6 @@ class Evaluator:
     def _needs(self) -> tuple[str, ...]:
         return self.context.task.data_request.needs if self._work is train_and_measure else ()
 
-    def _report(self, text: str, result: Json) -> None:
-        run = self.context.run
-        if "failure" in result:
-            run.event("failed", stage=self.stage, architecture=text, why=result["failure"])
-            self.context.progress.say(f"An evaluation failed: {result['failure']} ({text})")
-        else:
-            run.event("evaluated", stage=self.stage, architecture=text, accuracy=result["accuracy"])
-
     def _check_failures(self) -> None:
         allowed = self.context.configuration.failures
         reasons = [result["failure"] for result in self.log.done.values() if "failure" in result]
@@ -85,6 +74,16 @@ class Evaluator:
                 f"expected at most {allowed} evaluations to fail (--failures), got {len(reasons)}; the last one: "
                 f"{reasons[-1]}. All are kept in {self.context.run.folder}; resume it with more failures allowed."
             )
+
+    def _record(self, key: str, result: Json) -> None:
+        """One event an epoch of an evaluation, wherever it ran, and one for what came of it."""
+        for epoch, metrics in enumerate(result.get("epochs", ())):
+            self.context.run.on_epoch(self.stage, architecture=key)(epoch, metrics)
+        if "failure" in result:
+            self.context.run.event("failed", stage=self.stage, architecture=key, why=result["failure"])
+            self.context.progress.say(f"An evaluation failed: {result['failure']} ({key})")
+        else:
+            self.context.run.event("evaluated", stage=self.stage, architecture=key, accuracy=result["accuracy"])
 
     def _payload(self, architecture: Architecture) -> Json:
         context, c, task = self.context, self.context.configuration, self.context.task

@@ -28,7 +28,7 @@ from archwright.search.context import Context
 from archwright.spaces.base import Architecture, Network, Space
 from archwright.spaces.registry import find_space
 from archwright.tables.base import Benchmark, load_benchmark
-from archwright.training import Accuracy, Recipe, evaluate, train
+from archwright.training import Accuracy, Position, Recipe, evaluate, train
 
 
 @lru_cache(maxsize=2)
@@ -132,23 +132,38 @@ def train_and_measure(payload: Json, stop: Stop) -> Json:
 def _train_and_measure(job: TrainingJob, stop: Stop) -> dict[str, Json]:
     network = job.network()
     begin = time.perf_counter()
-    accuracy = train_network(network, job, stop)
+    accuracy, epochs = train_network(network, job, stop)
     store = _store(job)
     if store is not None:
         store.clear()
-    return {"accuracy": accuracy.percent, "loss": accuracy.loss, "seconds": round(time.perf_counter() - begin, 3)}
+    seconds = round(time.perf_counter() - begin, 3)
+    return {"accuracy": accuracy.percent, "loss": accuracy.loss, "seconds": seconds, "epochs": epochs}
 
 
-def train_network(network: Network, job: TrainingJob, stop: Stop, on_step: Any = None) -> Accuracy:
-    """Train ``network`` in place by the job's recipe and measure it on the job's split."""
+def train_network(
+    network: Network,
+    job: TrainingJob,
+    stop: Stop,
+    on_step: Callable[[Position], None] | None = None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+) -> tuple[Accuracy, list[dict[str, float]]]:
+    """Train ``network`` in place by the job's recipe; its accuracy on the job's split, and all epochs' metrics."""
     data = load_data(job.data)
     recipe = Recipe(**job.recipe)
     augment = find_augmentation(job.augment, data)
     batches = Batches(data, "train", recipe.batch_size, seed=job.seed, augment=augment, device=job.device)
-    train(
-        network, batches, recipe, seed=job.seed, device=job.device, checkpoints=_store(job), stop=stop, on_step=on_step
+    epochs = train(
+        network,
+        batches,
+        recipe,
+        seed=job.seed,
+        device=job.device,
+        checkpoints=_store(job),
+        stop=stop,
+        on_step=on_step,
+        on_epoch=on_epoch,
     )
-    return measure(network, data, job.split, job.device)
+    return measure(network, data, job.split, job.device), epochs
 
 
 def measure(network: Network, data: ImageData, split: str, device: str) -> Accuracy:

@@ -10,10 +10,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from archwright.errors import ArchwrightError, InfeasibleError
-from archwright.runs.files import Json
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice
 from archwright.spaces.base import Architecture
 
 Propose = Callable[[Sequence[Evaluated], int], Architecture]
@@ -53,26 +53,25 @@ class ProposalSearch(SearchMethod):
         """How many architectures are evaluated."""
         return self.options.evaluations
 
-    def about(self, history: Sequence[Evaluated], best: Evaluated) -> dict[str, Json]:
-        """What the method keeps of the search besides the best architecture."""
-        return {}
+    def conclude(self, history: Sequence[Evaluated], best: Evaluated) -> Choice:
+        """What the search ends with; a method may keep more of it."""
+        return Choice(
+            architecture=str(best.architecture),
+            accuracy=best.accuracy,
+            accuracy_on=Evaluator(self.context, "search").accuracy_on,
+            evaluations=len(history),
+            failures=sum(one.accuracy == -inf for one in history),
+        )
 
     def search_stages(self) -> list[Stage]:
         """One stage."""
         return [Stage("search", "evaluate architectures", self._search)]
 
-    def _search(self) -> Json:
+    def _search(self) -> Choice:
         context = self.context
         history = evaluate_proposals(context, "search", self.propose, self.count, self.batch)
         best = max(history, key=lambda one: one.accuracy)
-        return {
-            "architecture": str(best.architecture),
-            "accuracy": best.accuracy,
-            "accuracy_on": Evaluator(context, "search").accuracy_on,
-            "evaluations": len(history),
-            "failures": sum(one.accuracy == -inf for one in history),
-            **self.about(history, best),
-        }
+        return self.conclude(history, best)
 
 
 def evaluate_proposals(
