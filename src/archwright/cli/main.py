@@ -81,6 +81,20 @@ def runs_show(run: str, as_json: bool) -> None:
         show_run(found)
 
 
+@runs.command("delete", epilog="Example: archwright runs delete last")
+@click.argument("names", nargs=-1, required=True, metavar="RUN...")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def runs_delete(names: tuple[str, ...], yes: bool) -> None:
+    """Remove runs with all that is in their folders. RUN is a folder, a name or 'last'."""
+    from archwright.runs.run import find_run
+    from archwright.terminal import say, visible
+
+    for run in [find_run(name) for name in names]:
+        if yes or click.confirm(f"Remove {visible(str(run.folder))} ({run.status()}) for good?", abort=True, err=True):
+            run.delete()
+            say(f"removed {run.folder}", stderr=True)
+
+
 @runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
 @click.argument("run", default="last")
 @click.option(
