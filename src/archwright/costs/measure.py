@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.bounds import MOST_BATCH, MOST_COUNT, MOST_THREADS
+from archwright.device import Device, processor_name, wait_for
 from archwright.errors import InputError, missing_extra
 
 Backend = Literal["eager", "onnxruntime"]
@@ -55,6 +55,7 @@ class Timing:
         dtype: of weights and images; ONNX Runtime takes float32 only.
         warm_up: calls before the first that counts.
         repeats: calls that count.
+        processor: what the eager back end runs on: ``cpu``, ``cuda`` or ``mps``; ONNX Runtime runs on the CPU.
     """
 
     backend: Backend = "eager"
@@ -63,6 +64,7 @@ class Timing:
     dtype: Dtype = "float32"
     warm_up: int = 10
     repeats: int = 50
+    processor: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
@@ -73,6 +75,8 @@ class Timing:
             raise InputError(
                 "dtype float32 with ONNX Runtime", self.dtype, "Measure other dtypes with the eager back end."
             )
+        if self.backend == "onnxruntime" and self.processor != "cpu":
+            raise InputError("the CPU with ONNX Runtime", self.processor, "Measure there with the eager back end.")
         bounds = {"threads": (1, MOST_THREADS), "batch": (1, MOST_BATCH), "warm_up": (0, MOST_COUNT)}
         for name, (least, most) in {**bounds, "repeats": (1, MOST_COUNT)}.items():
             if not least <= getattr(self, name) <= most:
@@ -126,10 +130,15 @@ def time_calls(call: Callable[[], object], warm_up: int, repeats: int) -> NDArra
 
 
 def _eager_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
-    dtype = getattr(torch, timing.dtype)
-    prepared = module.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    example = example.to(dtype).contiguous(memory_format=torch.channels_last)
-    return lambda: prepared(example)
+    dtype, device = getattr(torch, timing.dtype), Device.choose(timing.processor).torch
+    prepared = module.to(device=device, dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    example = example.to(device=device, dtype=dtype).contiguous(memory_format=torch.channels_last)
+
+    def call() -> None:
+        prepared(example)
+        wait_for(device)
+
+    return call
 
 
 def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
@@ -151,14 +160,11 @@ def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Call
     return lambda: session.run(None, feed)
 
 
-def device_name() -> str:
-    """The processor's name as the system gives it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def device_name(processor: str = "cpu") -> str:
+    """The name of what a latency is of, as the system gives it; none for a GPU that is not there."""
+    if processor.startswith("cuda"):
+        return torch.cuda.get_device_name(processor) if torch.cuda.is_available() else ""
+    return processor_name()
 
 
 def versions(backend: Backend) -> dict[str, str]:

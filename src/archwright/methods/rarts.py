@@ -181,7 +181,9 @@ class Rarts(DifferentiableSearch):
             from archwright.costs.measure import Timing
             from archwright.costs.operations import operation_latencies
 
-            table = operation_latencies(space, task.scale, Timing(batch=o.search_batch))
+            table = operation_latencies(
+                space, task.scale, Timing(batch=o.search_batch, processor=self.context.device.name)
+            )
         known = {"none": 0.0, **table}
         missing = [name for name in space.operations if name not in known]
         if missing:
@@ -190,7 +192,7 @@ class Rarts(DifferentiableSearch):
                 f"a table without {', '.join(missing)}",
                 "Add them, in milliseconds, or leave latency_table out to measure on this device.",
             )
-        milliseconds = torch.tensor([known[name] for name in space.operations], dtype=torch.float64)
+        milliseconds = torch.tensor([known[name] for name in space.operations])
         return LatencyPenalty(milliseconds, o.latency_weight, self.space.operation_decisions)
 
 
