@@ -63,7 +63,7 @@ def test_whole_searches_stay_on_the_device(method, accelerator, tmp_path):
     few = {"data": "random:classes=3,size=8,channels=1,count=160", "channels": 4, "cells": 1}
     settings = {**few, "epochs": 1, "final_epochs": 1, "options": SEARCHES[method]}
     result = aw.search(method, run=tmp_path / "run", **settings)
-    assert NASBENCH201.is_connected(NASBENCH201.parse(result.best["architecture"]))
+    assert NASBENCH201.is_connected(NASBENCH201.parse(result.best.architecture))
     assert Device.choose().describe()["device"] == "meta"
 
 

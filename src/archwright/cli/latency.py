@@ -63,24 +63,24 @@ def latency_command(
     from archwright.runs.files import check_writable
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import runs_root
-    from archwright.spaces.mbconv import MbConv
-    from archwright.spaces.mbconv_scale import MbConvScale
     from archwright.spaces.registry import spaces
+    from archwright.spaces.staged import StagedSpace
 
     Device.choose(device)
     measured = spaces.get(space)
-    if not isinstance(measured, MbConv):
-        raise InputError("a space made of blocks (mbconv)", repr(space))
+    if not isinstance(measured, StagedSpace):
+        raise InputError("a space made of blocks (mbconv, compact)", repr(space))
     if data is not None:
         images = load_data(DataRequest(data, 0))
         shape = images.classes, images.image_size, images.image_channels
     else:
         shape = classes, image_size, int(image_channels)
     named = measured.named_scale(preset, *shape)
-    chosen = MbConv(MbConvScale.of(named).changed(width=width))
-    timing = Timing(backend, threads, batch, dtype, warm_up, repeats, device)  # type: ignore[arg-type]
+    chosen = measured.at_scale(named if width is None else named.changed(width=width))
+    timing = Timing(backend, threads, batch, dtype, warm_up, repeats, processor=device)  # type: ignore[arg-type]
     scale = chosen.scale
-    images_text = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes-width{scale.width:g}"
+    images_text = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes"
+    images_text += f"-width{width}" * (width is not None)
     where = backend if device == "cpu" else f"{backend}-{device}"
     name = f"{space}-{preset}-{images_text}-{where}-{threads}threads-batch{batch}-{dtype}.json"
     path = out or runs_root() / "latency" / name
