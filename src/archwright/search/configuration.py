@@ -106,6 +106,7 @@ class Configuration(BaseModel):
         le=MOST_COUNT,
         description="epochs the answer is trained for; by default three times an evaluation's, with binas half of it",
     )
+    onnx: bool = Field(False, description="write the trained answer as ONNX, too; binas does wherever it can")
     skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")
     limits: dict[str, float | list[float]] = Field(
         default_factory=dict, description="upper limits: params, macs, latency_ms; a list asks for several answers"
@@ -144,7 +145,7 @@ class Configuration(BaseModel):
             "evaluate is instead of a benchmark": self.benchmark is not None and self.evaluate is not None,
         }
         if self.data is None:
-            needing = ("split", "image_size", "skip_bad", "final_epochs")
+            needing = ("split", "image_size", "skip_bad", "final_epochs", "onnx")
             idle |= {f"{name} is for data": bool(getattr(self, name)) for name in needing}
             idle["augment is for data"] = self.augment != "default"
         problems = [text for text, wrong in idle.items() if wrong]
