@@ -60,23 +60,23 @@ def latency_command(
     from archwright.runs.files import check_writable
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import runs_root
-    from archwright.spaces.mbconv import MbConv
-    from archwright.spaces.mbconv_scale import MbConvScale
     from archwright.spaces.registry import spaces
+    from archwright.spaces.staged import StagedSpace
 
     measured = spaces.get(space)
-    if not isinstance(measured, MbConv):
-        raise InputError("a space made of blocks (mbconv)", repr(space))
+    if not isinstance(measured, StagedSpace):
+        raise InputError("a space made of blocks (mbconv, compact)", repr(space))
     if data is not None:
         images = load_data(DataRequest(data, 0))
         shape = images.classes, images.image_size, images.image_channels
     else:
         shape = classes, image_size, int(image_channels)
     named = measured.named_scale(preset, *shape)
-    chosen = MbConv(MbConvScale.of(named).changed(width=width))
+    chosen = measured.at_scale(named if width is None else named.changed(width=width))
     timing = Timing(backend, threads, batch, dtype, warm_up, repeats)  # type: ignore[arg-type]
     scale = chosen.scale
-    images_text = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes-width{scale.width:g}"
+    images_text = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes"
+    images_text += f"-width{width}" * (width is not None)
     name = f"{space}-{preset}-{images_text}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
     path = out or runs_root() / "latency" / name
     check_writable(path)
