@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from archwright.ensembles import Ensemble
     from archwright.models import Model, load_model
     from archwright.search.answer import Answer
     from archwright.search.engine import resume, search
@@ -19,10 +20,11 @@ _LAZY = {
     "search": "archwright.search.engine",
     "resume": "archwright.search.engine",
     "Answer": "archwright.search.answer",
+    "Ensemble": "archwright.ensembles",
     "Model": "archwright.models",
     "load_model": "archwright.models",
 }
-__all__ = ["Answer", "Model", "__version__", "load_model", "resume", "search"]
+__all__ = ["Answer", "Ensemble", "Model", "__version__", "load_model", "resume", "search"]
 
 
 def __getattr__(name: str) -> Any:

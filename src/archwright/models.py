@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
@@ -33,6 +33,9 @@ from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.registry import spaces
 from archwright.strict import from_plain, parse_json
+
+if TYPE_CHECKING:
+    from archwright.ensembles import Ensemble
 
 FORMAT = 1
 
@@ -86,7 +89,7 @@ class Facts:
 
 
 class Classifier(ABC):
-    """Anything that classifies image files: a network in PyTorch, or an ONNX file."""
+    """Anything that classifies image files: a network in PyTorch, several of them, or an ONNX file."""
 
     preprocessing: Preprocessing
 
@@ -187,11 +190,18 @@ def load_classifier(path: Path | str) -> Classifier:
     return OnnxClassifier(Path(path)) if Path(path).suffix == ".onnx" else load_model(path)
 
 
-def load_model(path: Path | str) -> Model:
-    """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken."""
+def load_model(path: Path | str) -> Model | Ensemble:
+    """What is saved at ``path``: a ``.safetensors`` file, an ensemble's folder, or a run, whose answer is taken."""
+    from archwright.ensembles import MANIFEST, load_ensemble
+
     path = Path(path)
     if (path / "run.json").is_file():
         path = _model_of_run(Run.open(path))
+    return load_ensemble(path) if (path / MANIFEST).is_file() else load_member(path)
+
+
+def load_member(path: Path) -> Model:
+    """The one network saved in the file ``path``."""
     if not path.is_file():
         raise InputError("a model file (.safetensors) or a finished run with a trained model", str(path))
     metadata = read_metadata(path)
@@ -215,8 +225,12 @@ def load_model(path: Path | str) -> Model:
 
 
 def _model_of_run(run: Run) -> Path:
-    """The model file of a run; where there is none the error says why."""
-    path = inside(run.folder, "artifacts/best.safetensors")
+    """The model file (or folder, of an ensemble) of a run; where there is none the error says why."""
+    from archwright.ensembles import MANIFEST
+
+    path, several = (inside(run.folder, f"artifacts/{name}") for name in ("best.safetensors", "best"))
+    if (several / MANIFEST).is_file():
+        return several
     if not path.is_file():
         if run.configuration.get("data") is None:
             why, do = "looked accuracies up in a table and trained no network", "Search with --data to get a model."
