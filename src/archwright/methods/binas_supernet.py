@@ -280,7 +280,7 @@ class SupernetWork:
             self.context.task.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
         )
         right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
-        return 100 * right.double().cpu().numpy()
+        return 100 * right.cpu().double().numpy()
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""

@@ -193,7 +193,9 @@ class Answer(Found):
         for name in ("models", "members", "beside", "details"):
             if not found[name]:
                 del found[name]
-        return {"method": found.pop("method"), **found, "data": self.data}
+        first = ("format", "method", "space", "data", "seed", "best", "models", "members", "front", "beside")
+        ordered = {name: found[name] for name in first if name in found}
+        return {**ordered, **found, "data": self.data}
 
     def save(self) -> None:
         """Into its run."""

@@ -74,6 +74,7 @@ class Configuration(BaseModel):
         le=MOST_COUNT,
         description="epochs the answer is trained for; by default three times an evaluation's, with binas half of it",
     )
+    onnx: bool = Field(False, description="write the trained answer as ONNX, too; binas does wherever it can")
     skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")
     limits: dict[str, float | list[float]] = Field(
         default_factory=dict, description="upper limits: params, macs, latency_ms; a list asks for several answers"

@@ -21,7 +21,8 @@ def train_answer(context: Context, architecture: Architecture, name: str = "best
     steps = recipe.epochs * max(1, len(task.data.train) // recipe.batch_size)
     with context.progress.task("training", steps) as bar:
         train_network(network, job, context.stop, lambda _: bar.advance(), context.run.on_epoch("train"))
-    return keep_answer(context, network, architecture, task.scale, name, recipe.epochs)
+    asked = context.configuration.onnx
+    return keep_answer(context, network, architecture, task.scale, name, recipe.epochs, onnx=asked)
 
 
 def keep_answer(

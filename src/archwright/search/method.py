@@ -10,7 +10,8 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from archwright.bounds import MOST_COUNT, MOST_NUMBER
-from archwright.errors import InputError, RunError
+from archwright.errors import InputError, RunError, missing_extra
+from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import validated
 from archwright.search.context import Context
@@ -81,8 +82,7 @@ class Method(ABC):
     Example: a search that takes the first architecture it draws (:class:`SearchMethod` trains, tests and answers).
 
         class First(SearchMethod):
-            name = "first"
-            Options = Options
+            name, Options = "first", Options
 
             def search_stages(self):
                 return [Stage("search", "draw one architecture", self._draw)]
@@ -110,6 +110,8 @@ class Method(ABC):
         if task.table is None and context.configuration.data is None:
             raise InputError("a data set (--data) or a benchmark (--benchmark)", "neither")
         _ = task.scale, task.final_recipe
+        if context.configuration.onnx and not has_onnx():
+            raise missing_extra("onnx", "onnx", "writing ONNX files")
         task.check_limits(context.rng("limits"))
 
     @property
