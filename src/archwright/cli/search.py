@@ -24,7 +24,9 @@ class SearchGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of one method, with all its options."""
-        if ctx.resilient_parsing or name not in methods:
+        if name not in methods:
+            if ctx.resilient_parsing:  # the shell completes: nobody reads an error
+                return None
             methods.get(name)
         return _method_command(name)
 
@@ -65,8 +67,9 @@ def _method_command(name: str) -> click.Command:
     def callback(**values: Any) -> None:
         _run(name, set(own.model_fields), values)
 
+    example = f"Example: archwright search {name} --data folder:photos --minutes 30"
     summary = next(entry.summary for entry in methods if entry.name == name)
-    return click.Command(name, params=params, callback=callback, help=f"{name}: {summary}.")
+    return click.Command(name, params=params, callback=callback, help=f"{name}: {summary}.", epilog=example)
 
 
 def _run(name: str, own: set[str], values: dict[str, Any]) -> None:

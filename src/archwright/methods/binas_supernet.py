@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from archwright.data import Augmentation, Batches
 from archwright.models import Model, load_model
 from archwright.predictors.comparison import compare_predictors
+from archwright.predictors.hierarchical import attributes_of
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
 from archwright.runs.files import Json
 from archwright.search.context import Context
@@ -280,7 +281,7 @@ class SupernetWork:
             self.context.task.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
         )
         right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
-        return 100 * right.double().cpu().numpy()
+        return 100 * right.cpu().double().numpy()
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
@@ -297,7 +298,10 @@ class SupernetWork:
         choices = StagedChoice(np.stack([c.depths for c in drawn]), np.stack([c.configurations for c in drawn]))
         found = rank_correlations(self.estimate(True), self.estimate(False), choices, halves)
         if networks >= FEWEST_COMPARED and np.ptp(halves.mean(1)):
-            found["fitted"] = compare_predictors(choices, halves.mean(1), len(self.space.configurations))
+            configurations = self.space.configurations
+            found["fitted"] = compare_predictors(
+                choices, halves.mean(1), len(configurations), attributes=attributes_of(configurations)
+            )
         return Ranks(ranks=found)
 
 
