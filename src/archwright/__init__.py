@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from archwright.ensembles import Ensemble
     from archwright.models import Model, load_model
     from archwright.search.answer import Answer
     from archwright.search.engine import resume, search
@@ -21,12 +22,13 @@ _LAZY = {
     "search": "archwright.search.engine",
     "resume": "archwright.search.engine",
     "Answer": "archwright.search.answer",
-    "Study": "archwright.search.study",
     "ChoiceSpace": "archwright.spaces.choice_space",
+    "Ensemble": "archwright.ensembles",
     "Model": "archwright.models",
+    "Study": "archwright.search.study",
     "load_model": "archwright.models",
 }
-__all__ = ["Answer", "ChoiceSpace", "Model", "Study", "__version__", "load_model", "resume", "search"]
+__all__ = ["Answer", "ChoiceSpace", "Ensemble", "Model", "Study", "__version__", "load_model", "resume", "search"]
 
 
 def __getattr__(name: str) -> Any:

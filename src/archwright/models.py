@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
@@ -36,6 +36,9 @@ from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import find_space
 from archwright.strict import from_plain, parse_json
+
+if TYPE_CHECKING:
+    from archwright.ensembles import Ensemble
 
 FORMAT = 1
 
@@ -89,7 +92,7 @@ class Facts:
 
 
 class Classifier(ABC):
-    """Anything that classifies image files: a network in PyTorch, or an ONNX file."""
+    """Anything that classifies image files: a network in PyTorch, several of them, or an ONNX file."""
 
     preprocessing: Preprocessing
 
@@ -190,15 +193,22 @@ def load_classifier(path: Path | str) -> Classifier:
     return OnnxClassifier(Path(path)) if Path(path).suffix == ".onnx" else load_model(path)
 
 
-def load_model(path: Path | str, space: Space[Any] | None = None) -> Model:
-    """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken.
+def load_model(path: Path | str, space: Space[Any] | None = None) -> Model | Ensemble:
+    """What is saved at ``path``: a ``.safetensors`` file, an ensemble's folder, or a run, whose answer is taken.
 
     Loading imports nothing that a file names: a space of your own is given as ``space``, unless it is registered or its
     module is already imported.
     """
+    from archwright.ensembles import MANIFEST, load_ensemble
+
     path = Path(path)
     if (path / "run.json").is_file():
         path = _model_of_run(Run.open(path))
+    return load_ensemble(path) if (path / MANIFEST).is_file() else load_member(path, space)
+
+
+def load_member(path: Path, space: Space[Any] | None = None) -> Model:
+    """The one network saved in the file ``path``; ``space`` as in :func:`load_model`."""
     if not path.is_file():
         raise InputError("a model file (.safetensors) or a finished run with a trained model", str(path))
     metadata = read_metadata(path)
@@ -246,8 +256,12 @@ def _impossible(path: Path, error: InputError) -> RunError:
 
 
 def _model_of_run(run: Run) -> Path:
-    """The model file of a run; where there is none the error says why."""
-    path = inside(run.folder, "artifacts/best.safetensors")
+    """The model file (or folder, of an ensemble) of a run; where there is none the error says why."""
+    from archwright.ensembles import MANIFEST
+
+    path, several = (inside(run.folder, f"artifacts/{name}") for name in ("best.safetensors", "best"))
+    if (several / MANIFEST).is_file():
+        return several
     if not path.is_file():
         if run.configuration.get("data") is None:
             why, do = "looked accuracies up in a table and trained no network", "Search with --data to get a model."

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from archwright.data import Augmentation, Batches
 from archwright.data.augmentation import OwnAugmentation
-from archwright.models import Model, load_model
+from archwright.models import Model, load_member
 from archwright.predictors.comparison import compare_predictors
 from archwright.predictors.hierarchical import attributes_of
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
@@ -164,7 +164,7 @@ class SupernetWork:
     @cached_property
     def teacher(self) -> nn.Module:
         """The heaviest network."""
-        teacher = load_model(self.artifacts / "heaviest.safetensors").network
+        teacher = load_member(self.artifacts / "heaviest.safetensors").network
         teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return teacher.to(self.context.device.torch).eval()
 

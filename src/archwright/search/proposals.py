@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
+from archwright.costs.limits import walk_within
 from archwright.errors import ArchwrightError, InfeasibleError
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator
@@ -18,6 +20,10 @@ from archwright.spaces.base import Architecture
 
 Propose = Callable[[Sequence[Evaluated], int], Architecture]
 """From the evaluations so far and the number of the next one, the architecture to evaluate; a pure function."""
+
+
+WALKS = 20
+"""Random architectures from which one within the limits is walked to, where draws find none."""
 
 
 class ProposalOptions(Options):
@@ -107,3 +113,17 @@ def feasible_sample(context: Context, draw: Callable[[], Architecture], tries: i
             return architecture
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in context.configuration.single_limits.items())
     raise InfeasibleError(f"no architecture that meets {limits or 'connectedness'} was found in {tries:,} draws.")
+
+
+def feasible_start(context: Context, rng: np.random.Generator) -> Architecture:
+    """A connected architecture within the limits: a random one, or where hardly any is, the end of a walk to one."""
+    task, limits = context.task, context.configuration.single_limits
+    try:
+        return feasible_sample(context, lambda: task.space.sample(rng), tries=2000)
+    except InfeasibleError:
+        for _ in range(WALKS if limits else 0):
+            start = task.space.sample(rng)
+            found = walk_within(task.space, start, lambda one: task.costs(one, limits), limits)
+            if found is not None and task.space.is_connected(found):
+                return found
+        raise
