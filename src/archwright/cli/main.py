@@ -103,9 +103,12 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
     multiple=True,
     help="A further latency limit in ms, for a binas run; repeatable.",
 )
-@click.option("--minutes", type=FiniteRange(min=0), help="Time budget of this session.")
+@click.option("--minutes", type=FiniteRange(min=0), help="How long this session may work; it can be resumed again.")
+@click.option(
+    "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_json: bool) -> None:
+def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, failures: int | None, as_json: bool) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
     from archwright.runs.progress import TerminalProgress
@@ -113,7 +116,9 @@ def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_js
     from archwright.search.engine import resume
 
     folder = find_run(run).folder
-    show_answer(resume(folder, latency_ms=limit, minutes=minutes, progress=TerminalProgress()), as_json)
+    show_answer(
+        resume(folder, latency_ms=limit, minutes=minutes, failures=failures, progress=TerminalProgress()), as_json
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
