@@ -38,7 +38,7 @@ SCALES: Mapping[str, CompactScale] = {
         image_size=64, channels=16, stage_factors=(1, 2, 4, 8), stage_strides=(2, 2, 2, 2), depths=(1, 2)
     ),
 }
-"""By the least image size they suit. Strides come early: at half the size a second has three times the training steps."""
+"""By the least image size they suit. Strides come early, which leaves more training steps to a second."""
 
 _SMALLEST_IMAGE = {64: "compact-64", 28: "compact-32", 12: "compact-16", 4: "compact-8"}
 
