@@ -248,8 +248,11 @@ def _progress(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
     trainings: dict[str, list[tuple[float, float]]] = {}
     for event in events:
         if event["kind"] == "epoch" and isinstance(event.get("loss"), int | float):
-            name = " ".join(str(event[key]) for key in ("stage", "item", "name") if event.get(key))
-            trainings.setdefault(name[:60], []).append((event["epoch"] + 1, event["loss"]))
+            which = [
+                str(value) for key, value in event.items() if isinstance(value, str) and key not in ("kind", "stage")
+            ]
+            name = " ".join([str(event["stage"]), *which])
+            trainings.setdefault(name, []).append((event["epoch"] + 1, event["loss"]))
     latest = dict(list(trainings.items())[-MOST_LINES:])
     if latest:
         hidden = len(trainings) - len(latest)
