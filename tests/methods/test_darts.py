@@ -268,7 +268,7 @@ def test_a_killed_search_resumes_to_the_same_answer(tmp_path, monkeypatch, metho
     from archwright.search import engine
 
     whole = aw.search(method, run=tmp_path / "whole", **TINY)
-    monkeypatch.setattr(engine, "Stop", lambda minutes: StopAfter(3))
+    monkeypatch.setattr(engine, "Stop", lambda *_: StopAfter(3))
     with pytest.raises(Interrupted):
         aw.search(method, run=tmp_path / "killed", **TINY)
     assert list((tmp_path / "killed" / "checkpoints" / "search").iterdir())

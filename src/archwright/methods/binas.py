@@ -177,7 +177,8 @@ class Binas(Method):
     def timing(self) -> Timing:
         """How latencies are measured."""
         o = self.options
-        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats)
+        processor = self.context.device.name if o.backend == "eager" else "cpu"
+        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats, processor=processor)
 
     def check(self) -> None:
         """Everything that can be known before the first measurement."""
@@ -287,7 +288,7 @@ class Binas(Method):
             context.progress.say(f"No limit was given (--latency-ms): {chosen} are taken.")
         for limits in context.configuration.limit_sets:
             _say_if_loose(limits, most, context.progress)
-        timed = self.options.verify and table.provenance.device == device_name()
+        timed = self.options.verify and self._measured_here(table)
         reference = self._spread(self.latency_of(self.space.lightest(), table)) if timed else None
         return TableResult(least_ms=least, most_ms=most, device=where, reference=reference)
 
@@ -372,7 +373,7 @@ class Binas(Method):
     def _verify(self) -> VerifyResult:
         """The chosen network of every limit; where it is timed, one whose ninetieth percentile meets the limit."""
         context, table, problem = self.context, self._kept_table, self.problem
-        timed = self.result("table", TableResult).reference is not None and table.provenance.device == device_name()
+        timed = self.result("table", TableResult).reference is not None and self._measured_here(table)
         if self.options.verify and not timed:
             context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
         log, found = context.run.items("verify"), []
@@ -454,6 +455,11 @@ class Binas(Method):
         timed = asdict(self.latency_of(architecture, table))
         low, median, high = (timed[name] / slowdown[name] for name in ("low_ms", "median_ms", "high_ms"))
         return Latency(median, min(low, median), max(median, high)), slowdown["median_ms"]
+
+    @staticmethod
+    def _measured_here(table: LatencyTable) -> bool:
+        """Whether this machine has the device of ``table``."""
+        return table.provenance.device == device_name(table.provenance.processor)
 
     def latency_of(self, architecture: MbConvArchitecture, table: LatencyTable, space: MbConv | None = None) -> Latency:
         """On this device, in the way the table was measured; of the search's space unless another one is given."""

@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 import time
 from abc import abstractmethod
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -28,7 +27,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from archwright.data import Augmentation, Batches
+from archwright.data import Batches
 from archwright.errors import InputError
 from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluator
@@ -283,7 +282,7 @@ class DifferentiableSearch(SearchMethod):
 
     def _batches(self, half: Any, size: int, number: int, augmented: bool) -> Batches:
         context = self.context
-        crop_and_flip = replace(Augmentation.default_for(context.task.data), cutout=0)
+        crop_and_flip = context.task.augmentation(cutout=0)
         seed = int(context.rng("order of a half", number).integers(2**31))
         device = context.device.torch
         augment = crop_and_flip if augmented else None
