@@ -25,6 +25,11 @@ spaces = Registry(
     ),
     Entry("mbconv", "archwright.spaces.mbconv:MBCONV", "mobile networks: 5 stages of 2 to 4 blocks, 12 configurations"),
     Entry("darts", "archwright.spaces.darts:DARTS", "normal and reduction cell, 4 nodes x 2 inputs x 7 operations"),
+    Entry(
+        "darts-free",
+        "archwright.spaces.darts_free:DARTS_FREE",
+        "DARTS cells with any number of operations on every edge",
+    ),
 )
 
 
