@@ -1,6 +1,7 @@
 """How long a network or a part of one takes on this machine: warm-up, repeats, median and spread, in milliseconds.
 
-Networks are timed in evaluation mode and without gradients, in PyTorch (eager, channels_last) or in ONNX Runtime.
+Networks are timed in evaluation mode and without gradients, in PyTorch (eager, channels_last) or in ONNX Runtime. With
+``training`` a whole step is timed instead: forward, backward, update.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,10 +23,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.bounds import MOST_BATCH, MOST_COUNT, MOST_THREADS
+from archwright.device import Device, processor_name, wait_for
 from archwright.errors import InputError, missing_extra
 
 Backend = Literal["eager", "onnxruntime"]
 Dtype = Literal["float32", "bfloat16", "float16"]
+
+MOST_IMAGE_CHANNELS = 4
+"""Inputs with more channels than this are not images, so that training needs their gradient too."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Timing:
         dtype: of weights and images; ONNX Runtime takes float32 only.
         warm_up: calls before the first that counts.
         repeats: calls that count.
+        training: whether a call is a training step on the batch instead of a prediction.
+        processor: what the eager back end runs on: ``cpu``, ``cuda`` or ``mps``; ONNX Runtime runs on the CPU.
     """
 
     backend: Backend = "eager"
@@ -63,6 +69,8 @@ class Timing:
     dtype: Dtype = "float32"
     warm_up: int = 10
     repeats: int = 50
+    training: bool = False
+    processor: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
@@ -73,6 +81,10 @@ class Timing:
             raise InputError(
                 "dtype float32 with ONNX Runtime", self.dtype, "Measure other dtypes with the eager back end."
             )
+        if self.training and self.backend != "eager":
+            raise InputError("the eager back end for training steps", self.backend)
+        if self.backend == "onnxruntime" and self.processor != "cpu":
+            raise InputError("the CPU with ONNX Runtime", self.processor, "Measure there with the eager back end.")
         bounds = {"threads": (1, MOST_THREADS), "batch": (1, MOST_BATCH), "warm_up": (0, MOST_COUNT)}
         for name, (least, most) in {**bounds, "repeats": (1, MOST_COUNT)}.items():
             if not least <= getattr(self, name) <= most:
@@ -97,15 +109,25 @@ class Stopwatch:
     """
 
     def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
-        self.timing = timing
-        example = torch.randn(timing.batch, *shape, generator=torch.Generator().manual_seed(0))
-        make = _onnx_call if timing.backend == "onnxruntime" else _eager_call
-        self._call = make(copy.deepcopy(module).eval(), example, timing)
+        self.timing, self.shape = timing, shape
+        self._module = copy.deepcopy(module).train(timing.training)
+        if not timing.training:
+            make = _onnx_call if timing.backend == "onnxruntime" else _eager_call
+            self._call = make(self._module, self._example(), timing)
 
     def times_ms(self, repeats: int) -> NDArray[np.float64]:
         """Milliseconds of each of ``repeats`` calls after the warm-up, (repeats,)."""
-        with torch_threads(self.timing.threads), torch.inference_mode():
-            return time_calls(self._call, self.timing.warm_up, repeats)
+        with torch_threads(self.timing.threads):
+            if self.timing.training:
+                # Made anew each time: the batches of some hundred parts would not fit into memory together.
+                return time_calls(
+                    _training_call(self._module, self._example(), self.timing), self.timing.warm_up, repeats
+                )
+            with torch.inference_mode():
+                return time_calls(self._call, self.timing.warm_up, repeats)
+
+    def _example(self) -> torch.Tensor:
+        return torch.randn(self.timing.batch, *self.shape, generator=torch.Generator().manual_seed(0))
 
 
 def measure(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> Latency:
@@ -125,11 +147,37 @@ def time_calls(call: Callable[[], object], warm_up: int, repeats: int) -> NDArra
     return times_ms
 
 
+def _placed(module: nn.Module, example: torch.Tensor, timing: Timing) -> tuple[nn.Module, torch.Tensor, torch.device]:
+    """Module and example where, and of the type that, ``timing`` says."""
+    dtype, device = getattr(torch, timing.dtype), Device.choose(timing.processor).torch
+    placed = module.to(device=device, dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return placed, example.to(device=device, dtype=dtype).contiguous(memory_format=torch.channels_last), device
+
+
 def _eager_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
-    dtype = getattr(torch, timing.dtype)
-    prepared = module.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    example = example.to(dtype).contiguous(memory_format=torch.channels_last)
-    return lambda: prepared(example)
+    prepared, example, device = _placed(module, example, timing)
+
+    def call() -> None:
+        prepared(example)
+        wait_for(device)
+
+    return call
+
+
+def _training_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
+    """Forward, backward and an update by nothing, which leaves the weights as they are."""
+    prepared, example, device = _placed(module, example, timing)
+    example.requires_grad_(example.shape[1] > MOST_IMAGE_CHANNELS)
+    optimizer = torch.optim.SGD(prepared.parameters(), lr=0.0, momentum=0.9, nesterov=True, weight_decay=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        example.grad = None
+        prepared(example).square().mean().backward()
+        optimizer.step()
+        wait_for(device)
+
+    return step
 
 
 def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
@@ -151,14 +199,11 @@ def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Call
     return lambda: session.run(None, feed)
 
 
-def device_name() -> str:
-    """The processor's name as the system gives it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def device_name(processor: str = "cpu") -> str:
+    """The name of what a latency is of, as the system gives it; none for a GPU that is not there."""
+    if processor.startswith("cuda"):
+        return torch.cuda.get_device_name(processor) if torch.cuda.is_available() else ""
+    return processor_name()
 
 
 def versions(backend: Backend) -> dict[str, str]:

@@ -8,7 +8,7 @@ whatever the order in which items finish.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -61,6 +61,9 @@ class Executor(ABC):
         executor can be used again afterwards.
         """
 
+    def require(self, paths: Collection[str]) -> None:  # noqa: B027 - this machine needs no look
+        """Refuse, before a run begins, a cluster that cannot be joined or that lacks one of these absolute paths."""
+
     def close(self) -> None:  # noqa: B027 - not every executor starts something
         """End what was started."""
 
@@ -72,15 +75,25 @@ class Executor(ABC):
 
 
 def run_items(
-    executor: Executor, work: Work, items: Sequence[Item], log: ItemLog, stop: Stop, bar: Bar | None = None
+    executor: Executor,
+    work: Work,
+    items: Sequence[Item],
+    log: ItemLog,
+    stop: Stop,
+    bar: Bar | None = None,
+    on_result: Callable[[str, Json], None] = lambda key, result: None,
 ) -> dict[str, Json]:
-    """Run the items that ``log`` does not have yet; return the results of all of ``items`` by key, in their order."""
+    """Run the items that ``log`` does not have yet; return the results of all of ``items`` by key, in their order.
+
+    ``on_result`` is called with the key and result of each of them when it is on disk.
+    """
     from archwright.execution.local import InProcess
 
     waiting = [item for item in items if item.key not in log.done]
     chosen = InProcess() if work in _CHEAP else executor
     for key, result in chosen.run(work, waiting, stop) if waiting else ():
         log.record(key, result)
+        on_result(key, result)
         if bar is not None:
             bar.advance()
     return {item.key: log.done[item.key] for item in items}

@@ -28,26 +28,28 @@ import torch
 from pydantic import Field
 
 from archwright.costs.additive import StagedCosts, counted_costs
-from archwright.costs.limits import RESOURCES
+from archwright.costs.limits import Reachable
 from archwright.costs.measure import Latency, Timing, device_name, measure
 from archwright.costs.tables import LatencyTable, measure_table
-from archwright.errors import InfeasibleError, InputError, unknown_name
+from archwright.errors import InfeasibleError, InputError
 from archwright.export import has_onnx
-from archwright.methods.binas_supernet import OnePath, SupernetWork
+from archwright.methods.binas_supernet import OnePath, Ranks, SupernetWork
 from archwright.predictors.contributions import Contributions
 from archwright.predictors.staged import StagedEstimate, shrunk
 from archwright.runs.files import Json, inside, write_atomic, write_json
 from archwright.runs.progress import Progress
+from archwright.search.answer import Candidate, Found, Spread
+from archwright.search.configuration import AbsolutePath
+from archwright.search.final import keep_answer
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method, Options, Stage
+from archwright.search.values import StageResult, Trained
 from archwright.solvers import milp, pareto
 from archwright.solvers.problem import Solution, StagedProblem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.training import Recipe
 
-LIMITED = tuple(RESOURCES)
-"""What limits may be on."""
 SHARES_OF_RANGE = (0.25, 0.5)
 """Where between the fastest and the slowest network the limits are that a search without limits gets."""
 FRONT_SHOWN = 50
@@ -79,9 +81,70 @@ class BinasOptions(Options):
     backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
     latency_threads: int = Field(1, ge=1, description="its threads")
     latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
-    latency_table: str | None = Field(None, description="a table measured before, here or on another device")
+    latency_table: AbsolutePath | None = Field(None, description="a table measured before, here or on another device")
     verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
-    supernet: str | None = Field(None, description="run folder of an earlier search whose supernet is used again")
+    supernet: AbsolutePath | None = Field(
+        None, description="run folder of an earlier search whose supernet is used again"
+    )
+
+
+# --- what the stages hand on ------------------------------------------------------------------------------------------
+
+
+class TableResult(StageResult):
+    """The reachable latencies, the device's name, and the lightest network's latency where it was timed here."""
+
+    least_ms: float
+    most_ms: float
+    device: str
+    reference: Spread | None
+
+
+class PoolResult(StageResult):
+    """The pool of measurements and what it says of the design decisions."""
+
+    rows: int
+    mean_accuracy: float
+    insights: list[str]
+
+
+class FrontResult(StageResult):
+    """How many networks the exact front has, and some of them from end to end."""
+
+    points: int
+    front: list[Candidate]
+
+
+class ChosenNetwork(StageResult):
+    """The best network of one set of limits, timed where it could be."""
+
+    limits: dict[str, float]
+    architecture: str
+    predicted_accuracy: float
+    predicted_latency_ms: float
+    memory_bytes: int
+    measured_latency_ms: Spread | None
+    slowdown: float | None
+    steps: int
+    solver: str
+
+
+class VerifyResult(StageResult):
+    """One network for every set of limits."""
+
+    chosen: list[ChosenNetwork]
+
+
+class TunedNetwork(Trained):
+    """A fine-tuned network, and its validation accuracy with the supernet's weights."""
+
+    inherited_accuracy: float
+
+
+class TuneResult(StageResult):
+    """By architecture."""
+
+    models: dict[str, TunedNetwork]
 
 
 class Binas(Method):
@@ -114,7 +177,8 @@ class Binas(Method):
     def timing(self) -> Timing:
         """How latencies are measured."""
         o = self.options
-        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats)
+        processor = self.context.device.name if o.backend == "eager" else "cpu"
+        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats, processor=processor)
 
     def check(self) -> None:
         """Everything that can be known before the first measurement."""
@@ -148,18 +212,8 @@ class Binas(Method):
     def _check_limits(self, costs: StagedCosts) -> None:
         """Refuse limits that no network meets, among those whose costs are known already."""
         problem = self._problem(costs, None)
-        for limits in self.context.configuration.limit_sets:
-            for name, limit in limits.items():
-                if name not in LIMITED:
-                    raise unknown_name("limit", name, LIMITED)
-                if not np.isfinite(limit):
-                    raise InputError(f"a number as limit of {name}", str(limit))
-                if name in problem.resources and limit < problem.cost_range(name)[0]:
-                    least, most = problem.cost_range(name)
-                    raise InfeasibleError(
-                        f"no network of the space has {name} <= {limit:.6g}. Reachable are {name} from {least:.6g} to "
-                        f"{most:.6g}. Ask for at least {least:.6g}."
-                    )
+        ranges = {name: problem.cost_range(name) for name in problem.resources}
+        Reachable(ranges, "exact").check(self.context.configuration.limit_sets)
 
     def estimate_seconds(self) -> float:
         """From three timed steps of the heaviest network; the table and the measuring are added as a guess."""
@@ -204,11 +258,11 @@ class Binas(Method):
         """Of the chosen networks."""
         epochs = self.context.configuration.final_epochs or max(1, self.context.task.recipe.epochs // 2)
         recipe = self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
-        return recipe.model_copy(update={"ema_decay": self.options.tune_ema})
+        return recipe.changed(ema_decay=self.options.tune_ema)
 
     # --- table and limits ---
 
-    def _table(self) -> Json:
+    def _table(self) -> TableResult:
         """The latency table, and the limits with the reachable range said aloud."""
         context, run = self.context, self.context.run
         if self.options.latency_table is not None:
@@ -234,20 +288,18 @@ class Binas(Method):
             context.progress.say(f"No limit was given (--latency-ms): {chosen} are taken.")
         for limits in context.configuration.limit_sets:
             _say_if_loose(limits, most, context.progress)
-        timed = self.options.verify and table.provenance.device == device_name()
-        reference = asdict(self.latency_of(self.space.lightest(), table)) if timed else None
-        return {
-            "least_ms": least,
-            "most_ms": most,
-            "device": where,
-            "reference": reference,
-        }
+        timed = self.options.verify and self._measured_here(table)
+        reference = self._spread(self.latency_of(self.space.lightest(), table)) if timed else None
+        return TableResult(least_ms=least, most_ms=most, device=where, reference=reference)
 
     @property
     def _limit_sets(self) -> list[dict[str, float]]:
         """What is asked for, one model each."""
-        given, table = self.context.configuration, self.result("table")
-        return given.limit_sets if given.limits else _limits_within(table["least_ms"], table["most_ms"])
+        given = self.context.configuration
+        if given.limits:
+            return given.limit_sets
+        table = self.result("table", TableResult)
+        return _limits_within(table.least_ms, table.most_ms)
 
     @property
     def limits(self) -> dict[str, float | list[float]]:
@@ -284,14 +336,14 @@ class Binas(Method):
 
     # --- measuring and choosing ---
 
-    def _measure(self) -> Json:
+    def _measure(self) -> PoolResult:
         """The pool, and what it says about the design decisions."""
         run, rows = self.context.run, self.work.measure_pool(self.options.rows)
         estimate = self.work.estimate(centred=True)
         found = Contributions.of(estimate, self.space.scale)
         write_json(run.artifact("contributions.json"), found.to_json())
         found.plot(run.artifact("contributions.png"))
-        return {"rows": rows, "mean_accuracy": estimate.fixed, "insights": found.sentences()}
+        return PoolResult(rows=rows, mean_accuracy=estimate.fixed, insights=found.sentences())
 
     @property
     def problem(self) -> StagedProblem:
@@ -299,7 +351,7 @@ class Binas(Method):
         estimate = self.work.estimate(self.options.estimator == "centred")
         return self._problem(self._costs, shrunk(estimate) if self.options.shrink else estimate)
 
-    def _solve(self) -> Json:
+    def _solve(self) -> FrontResult:
         """The whole front and the best network of every limit."""
         context = self.context
         problem = self.problem
@@ -307,7 +359,7 @@ class Binas(Method):
         front = pareto.front(problem, "latency_ms")
         seconds = time.perf_counter() - begin
         choices = front.choices()
-        points = [
+        points: list[dict[str, Any]] = [
             {"architecture": str(self.space.from_choice(choices[i])), "predicted_accuracy": value, "latency_ms": cost}
             for i, (value, cost) in enumerate(zip(front.values.tolist(), front.costs.tolist(), strict=True))
         ]
@@ -316,12 +368,12 @@ class Binas(Method):
         for limits in self._limit_sets:
             solve_within(problem, limits)  # limits that cannot be met together are said now
         shown = np.unique(np.linspace(0, len(points) - 1, FRONT_SHOWN).round().astype(int))
-        return {"points": len(points), "front": [points[i] for i in shown]}
+        return FrontResult(points=len(points), front=[Candidate(**points[i]) for i in shown])
 
-    def _verify(self) -> Json:
+    def _verify(self) -> VerifyResult:
         """The chosen network of every limit; where it is timed, one whose ninetieth percentile meets the limit."""
         context, table, problem = self.context, self._kept_table, self.problem
-        timed = self.result("table")["reference"] is not None and table.provenance.device == device_name()
+        timed = self.result("table", TableResult).reference is not None and self._measured_here(table)
         if self.options.verify and not timed:
             context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
         log, found = context.run.items("verify"), []
@@ -329,28 +381,34 @@ class Binas(Method):
             for limits in self._limit_sets:
                 key = json.dumps(limits)
                 if key not in log.done:
-                    log.record(key, self._choose(problem, limits, table if timed else None))
-                found.append(log.done[key])
+                    log.record(key, self._choose(problem, limits, table if timed else None).model_dump(mode="json"))
+                found.append(ChosenNetwork.model_validate(log.done[key]))
                 bar.advance()
-        return {"chosen": found}
+        return VerifyResult(chosen=found)
 
-    def _choose(self, problem: StagedProblem, limits: dict[str, float], table: LatencyTable | None) -> Json:
+    def _choose(self, problem: StagedProblem, limits: dict[str, float], table: LatencyTable | None) -> ChosenNetwork:
         """The best network within the limits; with a table it is timed here and stepped down where it is too slow."""
+        latency: Latency | None = None
+        slowdown: float | None = None
         if table is not None:
             solution, latency, slowdown, steps = self._step_down(problem, limits, table)
         else:
-            solution, latency, slowdown, steps = solve_within(problem, limits), None, None, 0
-        return {
-            "limits": limits,
-            "architecture": str(self.space.from_choice(solution.choice)),
-            "predicted_accuracy": solution.value,
-            "predicted_latency_ms": solution.costs["latency_ms"],
-            "memory_bytes": solution.costs["memory_bytes"],
-            "measured_latency_ms": None if latency is None else asdict(latency),
-            "slowdown": slowdown,
-            "steps": steps,
-            "solver": solution.solver,
-        }
+            solution, steps = solve_within(problem, limits), 0
+        return ChosenNetwork(
+            limits=limits,
+            architecture=str(self.space.from_choice(solution.choice)),
+            predicted_accuracy=solution.value,
+            predicted_latency_ms=solution.costs["latency_ms"],
+            memory_bytes=round(solution.costs["memory_bytes"]),
+            measured_latency_ms=None if latency is None else self._spread(latency),
+            slowdown=slowdown,
+            steps=steps,
+            solver=solution.solver,
+        )
+
+    @staticmethod
+    def _spread(latency: Latency) -> Spread:
+        return Spread(**asdict(latency))
 
     def _step_down(
         self, problem: StagedProblem, limits: dict[str, float], table: LatencyTable
@@ -385,7 +443,9 @@ class Binas(Method):
         Other work that has begun meanwhile slows every network: the lightest one is timed again beside this one, and
         each quantile is divided by what became of the lightest one's, where that grew.
         """
-        before, now = self.result("table")["reference"], asdict(self.latency_of(self.space.lightest(), table))
+        reference = self.result("table", TableResult).reference
+        assert reference is not None
+        before, now = reference.model_dump(), asdict(self.latency_of(self.space.lightest(), table))
         slowdown = {name: max(1.0, now[name] / before[name]) for name in now}
         if slowdown["median_ms"] > WORTH_SAYING:
             self.context.progress.say(
@@ -395,6 +455,11 @@ class Binas(Method):
         timed = asdict(self.latency_of(architecture, table))
         low, median, high = (timed[name] / slowdown[name] for name in ("low_ms", "median_ms", "high_ms"))
         return Latency(median, min(low, median), max(median, high)), slowdown["median_ms"]
+
+    @staticmethod
+    def _measured_here(table: LatencyTable) -> bool:
+        """Whether this machine has the device of ``table``."""
+        return table.provenance.device == device_name(table.provenance.processor)
 
     def latency_of(self, architecture: MbConvArchitecture, table: LatencyTable, space: MbConv | None = None) -> Latency:
         """On this device, in the way the table was measured; of the search's space unless another one is given."""
@@ -408,74 +473,78 @@ class Binas(Method):
 
     # --- models ---
 
-    def _tune(self) -> Json:
+    def _tune(self) -> TuneResult:
         """Each different network: cut out, fine-tuned, validated, tested, saved; finished ones are not done again."""
         context, log = self.context, self.context.run.items("tune")
-        texts = list(dict.fromkeys(one["architecture"] for one in self.result("verify")["chosen"]))
+        texts = list(dict.fromkeys(one.architecture for one in self.result("verify", VerifyResult).chosen))
         recipe = self.tuning_recipe()
         waiting = [text for text in texts if text not in log.done]
         with context.progress.task("fine-tuning", len(waiting) * recipe.epochs * len(self.work.batches(recipe))) as bar:
             for text in waiting:
                 name = f"model-{len(log.done) + 1}"
-                log.record(text, self._tune_one(self.space.parse(text), name, recipe, bar))
+                tuned = self._tune_one(self.space.parse(text), name, recipe, bar)
+                log.record(text, tuned.model_dump(mode="json"))
                 context.run.checkpoints(f"tune/{name}").clear()
         if not has_onnx():
             context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
-        return {"models": {text: log.done[text] for text in texts}}
+        return TuneResult(models={text: log.done[text] for text in texts})
 
-    def _tune_one(self, architecture: MbConvArchitecture, name: str, recipe: Recipe, bar: Any) -> Json:
-        context, device = self.context, self.context.device.name
+    def _tune_one(self, architecture: MbConvArchitecture, name: str, recipe: Recipe, bar: Any) -> TunedNetwork:
+        context = self.context
         network = self.work.trained.cut_out(architecture)
-        inherited = accuracy_of(network, context.task.data, "validation", device)
+        inherited = accuracy_of(network, context.task.data, "validation", context.device.name)
         policy = "cifar10" if self.options.tune_autoaugment else None
-        self.work.train_network(network, recipe, f"tune/{name}", bar, policy)
-        validation, test = (accuracy_of(network, context.task.data, split, device) for split in ("validation", "test"))
-        model, path = self.work.model(network, architecture), context.run.artifact(f"{name}.safetensors")
-        model.measured = {
-            "accuracy": test.percent,
-            "accuracy_interval": [test.low, test.high],
-            "accuracy_on": f"{context.task.data.name} test, {test.count} images",
-            "validation_accuracy": validation.percent,
-            "inherited_accuracy": inherited.percent,
-            "epochs": recipe.epochs,
-        }
-        model.save(path)
-        files: dict[str, Json] = {"model": f"artifacts/{path.name}"}
-        if has_onnx():
-            model.export(path.with_suffix(".onnx"))
-            files["onnx"] = f"artifacts/{name}.onnx"
-        return {**model.measured, **files}
+        on_epoch = context.run.on_epoch("tune", model=name)
+        self.work.train_network(network, recipe, f"tune/{name}", bar, policy, on_epoch)
+        scale = self.space.scale
+        kept = keep_answer(context, network, architecture, scale, name, recipe.epochs, onnx=has_onnx())
+        return TunedNetwork(**kept.model_dump(), inherited_accuracy=inherited.percent)
 
-    def _answer(self) -> Json:
+    def _model(self, chosen: ChosenNetwork, tuned: TunedNetwork) -> Candidate:
+        """All that is known of a network."""
+        cost = self.space.cost(self.space.parse(chosen.architecture), self.space.scale)
+        timed = chosen.measured_latency_ms
+        details = {"slowdown": chosen.slowdown, "steps": chosen.steps, "solver": chosen.solver}
+        return Candidate(
+            **chosen.model_dump(exclude={"slowdown", "steps", "solver"}),
+            **tuned.model_dump(exclude={"inherited_accuracy"}),
+            params=cost.params,
+            macs=cost.macs,
+            latency_ms=chosen.predicted_latency_ms if timed is None else timed.median_ms,
+            scale=self.space.scale.to_dict(),
+            details={**details, "inherited_accuracy": tuned.inherited_accuracy},
+        )
+
+    def _answer(self) -> Found:
         """One model a limit; ``best`` is the one of highest validation accuracy, the quicker of equals."""
-        context, tuned = self.context, self.result("tune")["models"]
-        models = []
-        for one in self.result("verify")["chosen"]:
-            architecture = self.space.parse(one["architecture"])
-            cost, measured = self.space.cost(architecture, self.space.scale), one["measured_latency_ms"]
-            latency = one["predicted_latency_ms"] if measured is None else measured["median_ms"]
-            counted = {"params": cost.params, "macs": cost.macs, "latency_ms": latency}
-            models.append({**one, **tuned[one["architecture"]], **counted, "scale": self.space.scale.to_dict()})
-        best = max(models, key=lambda one: (one["validation_accuracy"], -one["latency_ms"]))
+        run, tuned = self.context.run, self.result("tune", TuneResult).models
+        chosen = self.result("verify", VerifyResult).chosen
+        models = [self._model(one, tuned[one.architecture]) for one in chosen]
+        best = max(models, key=lambda one: (one.validation_accuracy or 0.0, -(one.latency_ms or 0.0)))
         for suffix in (".safetensors", ".json", ".onnx"):
-            source = inside(context.run.folder, best["model"]).with_suffix(suffix)
+            source = inside(run.folder, best.model or "").with_suffix(suffix)
             if source.exists():
-                write_atomic(context.run.artifact(f"best{suffix}"), source.read_bytes())
+                write_atomic(run.artifact(f"best{suffix}"), source.read_bytes())
             else:
-                context.run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
-        context.run.artifact("start.safetensors").unlink(missing_ok=True)
-        solved, measure_result = self.result("solve"), self.result("measure")
-        return {
-            "best": best,
-            "models": models,
-            "front": solved["front"],
-            "front_points": solved["points"],
-            "insights": measure_result["insights"],
-            "rank": self.result("rank") if self.options.rank_networks else None,
-            "reachable_ms": [self.result("table")["least_ms"], self.result("table")["most_ms"]],
-            "latency_on": self.result("table")["device"],
-            "evaluations": measure_result["rows"],
+                run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
+        run.artifact("start.safetensors").unlink(missing_ok=True)
+        solved, pool, table = self._results()
+        details: dict[str, Json] = {
+            "front_points": solved.points,
+            "insights": pool.insights,
+            "reachable_ms": [table.least_ms, table.most_ms],
+            "latency_on": table.device,
         }
+        if self.options.rank_networks:
+            details["rank"] = self.result("rank", Ranks).ranks
+        return Found(best=best, models=models, front=solved.front, evaluations=pool.rows, details=details)
+
+    def _results(self) -> tuple[FrontResult, PoolResult, TableResult]:
+        return (
+            self.result("solve", FrontResult),
+            self.result("measure", PoolResult),
+            self.result("table", TableResult),
+        )
 
 
 def _say_if_loose(limits: dict[str, float], most_ms: float, progress: Progress) -> None:

@@ -31,8 +31,8 @@ from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
-from archwright.runs.files import Json
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
@@ -117,7 +117,7 @@ class Accumulator:
         self.largest = max(self.largest, norm)
         if self.largest > 0:
             for name, gradient in gradients.items():
-                self.total[name] += gradient / self.largest
+                self.total[name] += gradient.cpu() / self.largest
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -126,6 +126,20 @@ class Accumulator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from :meth:`state_dict`."""
         self.total, self.largest, self.traces = state["total"], state["largest"], list(state["traces"])
+
+
+class MeanTrace(StageResult):
+    """Of random sub-networks."""
+
+    mean: float
+    deviation: float
+
+
+class AtInitialisation(Choice):
+    """The choice and the mean gradients (slots, choices) of each decision that it was made by."""
+
+    alpha: dict[str, list[list[float]]]
+    mean_trace: float
 
 
 class Nasi(SearchMethod):
@@ -196,11 +210,11 @@ class Nasi(SearchMethod):
 
     # --- stages ---
 
-    def _nu(self) -> Json:
+    def _nu(self) -> MeanTrace:
         """Mean trace over random sub-networks, eq. 6.14."""
         context, space = self.context, self.space
         supernet, batches = self._supernet(), self._batches()
-        zeros = {name: torch.zeros(choice.shape) for name, choice in space.choices.items()}
+        zeros = {name: torch.zeros(choice.shape, device=context.device.torch) for name, choice in space.choices.items()}
         found = []
         with context.progress.task("nu", self.options.nu_samples) as bar, torch.random.fork_rng(devices=[]):
             for number in range(self.options.nu_samples):
@@ -210,22 +224,23 @@ class Nasi(SearchMethod):
                 weights = {name: w.detach() for name, w in sample_weights(space, zeros, 1.0).items()}
                 found.append(float(trace(supernet, weights, self._batch(batches, number)).detach()))
                 bar.advance()
-        return {"mean": float(np.mean(found)), "deviation": float(np.std(found))}
+        return MeanTrace(mean=float(np.mean(found)), deviation=float(np.std(found)))
 
-    def _search(self) -> Json:
+    def _search(self) -> AtInitialisation:
         context, options, space = self.context, self.options, self.space
         supernet, batches = self._supernet(), self._batches()
         shapes = {name: choice.shape for name, choice in space.choices.items()}
         state = Accumulator(shapes)
-        mean = self.result("nu")["mean"]
+        mean = self.result("nu", MeanTrace).mean
 
         def step(position: Position) -> dict[str, float]:
             number = position.index
             self._fresh_weights(supernet, options.nu_samples + number)
-            logits = {name: torch.zeros(shape, requires_grad=True) for name, shape in shapes.items()}
+            device = context.device.torch
+            logits = {name: torch.zeros(shape, device=device, requires_grad=True) for name, shape in shapes.items()}
             weights = sample_weights(space, logits, options.temperature)
             selected = options.estimator == "selected"
-            active = {name: w.detach().numpy() > 0.5 for name, w in weights.items()} if selected else None
+            active = {name: w.detach().cpu().numpy() > 0.5 for name, w in weights.items()} if selected else None
             batch = self._batch(batches, options.nu_samples + number)
             value = trace(supernet, weights, batch, active, create_graph=True)
             seen = float(value.detach())
@@ -248,13 +263,14 @@ class Nasi(SearchMethod):
                 checkpoints=store,
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
+                on_epoch=context.run.on_epoch("search"),
             )
         delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
-        return {
-            "architecture": str(space.derive_choices(delta)),
-            "accuracy": None,
-            "accuracy_on": "nothing: the search trains no network",
-            "evaluations": 0,
-            "alpha": {name: array.tolist() for name, array in delta.items()},
-            "mean_trace": float(np.mean(state.traces)),
-        }
+        return AtInitialisation(
+            architecture=str(space.derive_choices(delta)),
+            accuracy=None,
+            accuracy_on="nothing: the search trains no network",
+            evaluations=0,
+            alpha={name: array.tolist() for name, array in delta.items()},
+            mean_trace=float(np.mean(state.traces)),
+        )

@@ -1,7 +1,8 @@
 """The papers' tables beside ours: what a reproduction is given, what it returns, and how it is shown.
 
-A reproduction is a function ``(settings) -> Outcome`` registered under its id. It says at which scale it ran and where
-it differs from the paper; scores are cached, so that a second run, or another table of the same scores, is quick.
+A reproduction is a function ``(settings) -> Outcome`` registered under its id. It declares what it reads, which is
+looked for before it starts, and says at which scale it ran and where it differs from the paper; scores are cached, so
+that a second run, or another table of the same scores, is quick.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import Any
 
 import numpy as np
 
-from archwright.data.request import DataRequest
+from archwright.data.request import DataRequest, load_data
+from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
 from archwright.registry import Entry, Registry
 from archwright.runs.files import Json, write_json
 from archwright.runs.progress import Progress
 from archwright.runs.run import runs_root
+from archwright.runs.stop import raise_on_signals
+from archwright.tables.base import load_benchmark
 from archwright.tables.locate import shared_data
 
 _THESIS4 = "archwright.reproduce.thesis4"
@@ -142,12 +146,50 @@ class Settings:
         )
 
 
+Study = Callable[[Settings], Outcome]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a study reads: images (those of its settings) and tables by registered name."""
+
+    tables: tuple[str, ...] = ()
+    images: bool = True
+
+    def check(self, settings: Settings) -> None:
+        """Refuse, before any work, what is not there or cannot be read."""
+        for table in self.tables:
+            load_benchmark(table)
+        if self.images:
+            load_data(settings.images())
+        elif settings.data is not None:
+            raise InputError("no --data for a study without images", repr(settings.data))
+
+
+DECLARED: dict[Study, Needs] = {}
+"""What each study declared by :func:`needs`."""
+
+
+def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
+    """Declare what a study reads: every registered one has this decorator, and a test says which one has not."""
+
+    def declare(study: Study) -> Study:
+        DECLARED[study] = Needs(tables, images)
+        return study
+
+    return declare
+
+
 def reproduce(name: str, settings: Settings) -> dict[str, Json]:
-    """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON."""
-    function: Callable[[Settings], Outcome] = reproductions.get(name)
+    """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON.
+
+    Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
+    """
+    study: Study = reproductions.get(name)
+    DECLARED.get(study, Needs()).check(settings)
     begin = time.perf_counter()
-    with settings.executor:
-        outcome = function(settings)
+    with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:
+        outcome = study(settings)
     result: dict[str, Json] = {
         "id": name,
         "scale": outcome.scale,

@@ -28,8 +28,8 @@ import numpy as np
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InfeasibleError
 from archwright.execution.base import Item, run_items
-from archwright.methods.binas import Binas
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.methods.binas import Binas, PoolResult
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.binas import finished_search, search_scale
 from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Bar, Progress
@@ -58,6 +58,7 @@ TUNED_ARMS = ("BINAS", "random sub-networks", "evolution on the supernet")
 UNIFORM = "uniform network"
 
 
+@needs()
 def binas_compare(settings: Settings) -> Outcome:
     """Test accuracy after tuning at three limits, and the latency measured here."""
     result = finished_search(settings)
@@ -151,7 +152,7 @@ class Choosing:
     @cached_property
     def evaluations(self) -> int:
         """Validations of whole networks for one limit; those of all limits cost as much as the pool."""
-        rows = self.method.result("measure")["rows"]
+        rows = self.method.result("measure", PoolResult).rows
         return int(max(1, rows // (len(self.limits) * len(self.method.context.task.data.validation))))
 
     def all(self) -> dict[tuple[float, str], Json]:

@@ -21,7 +21,7 @@ from archwright.analysis.landscape import Landscape, plot_landscapes
 from archwright.analysis.variants import adapted, distinct_variants, random_connections, random_operations
 from archwright.data.request import load_data
 from archwright.execution.base import Item, run_items
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
@@ -170,6 +170,7 @@ def _agreement(found: Mapping[str, Sequence[Json]], key: str, what: str) -> str:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
+@needs()
 def table_4_1(settings: Settings) -> Outcome:
     """Original and adapted cells: parameters of the paper's network (exact), test error of small ones."""
     cells = [
@@ -201,6 +202,7 @@ def _paper_params(pair: CellPair) -> float:
     return sum(weight.numel() for weight in network.parameters()) / 1e6
 
 
+@needs(images=False)
 def table_4_2(settings: Settings) -> Outcome:
     """Width and depth of published cells and of 13 random variants of their connections."""
     rows = []
@@ -236,6 +238,7 @@ def family_studies(settings: Settings) -> dict[str, list[Json]]:
     return over_seeds(settings, darts_family(), grid=GRID, variance_grid=VARIANCE_GRID)
 
 
+@needs()
 def figure_4_3(settings: Settings) -> Outcome:
     """Convergence of DARTS' cell and random variants of its connections."""
     found = family_studies(settings)
@@ -244,6 +247,7 @@ def figure_4_3(settings: Settings) -> Outcome:
     return Outcome(SCALE_TEXT, rows, notes, lambda path: plot_curves(_curves(found), path))
 
 
+@needs()
 def figure_4_4(settings: Settings) -> Outcome:
     """The same under a tenth and ten times the learning rate."""
     family = darts_family()
@@ -255,6 +259,7 @@ def figure_4_4(settings: Settings) -> Outcome:
     return Outcome(SCALE_TEXT, rows, [*notes, settings.images_note()], lambda path: plot_curves(_curves(found), path))
 
 
+@needs()
 def figure_4_5(settings: Settings) -> Outcome:
     """Convergence of DARTS' cell and random variants of its operations: the connections decide more."""
     variants = operation_variants("darts-v2", 3)
@@ -272,6 +277,7 @@ def figure_4_5(settings: Settings) -> Outcome:
     return Outcome(SCALE_TEXT, rows, notes, lambda path: plot_curves(_curves(found), path))
 
 
+@needs()
 def figure_4_6(settings: Settings) -> Outcome:
     """Loss landscapes of DARTS' cell and random variants of its connections."""
     found = family_studies(settings)
@@ -285,6 +291,7 @@ def figure_4_6(settings: Settings) -> Outcome:
     return Outcome(SCALE_TEXT, rows, notes, partial(_plot_grids, found, "landscape", "test loss", False))
 
 
+@needs()
 def figure_4_7(settings: Settings) -> Outcome:
     """Gradient variance around the end weights of the same networks."""
     found = family_studies(settings)

@@ -10,7 +10,7 @@ import torch
 from archwright.data import Batches
 from archwright.data.request import load_data
 from archwright.proxies.score import score
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.thesis4 import NAMES, widest_and_deepest
 from archwright.spaces.base import Scale
 from archwright.spaces.cells import build_cells
@@ -30,6 +30,7 @@ TABLE_7_2 = {
 CHANNELS, CELLS, IMAGE_SIZE, BATCH, DRAWS = 8, 5, 16, 64, 5
 
 
+@needs()
 def table_7_2(settings: Settings) -> Outcome:
     """Widths and depths exactly; trace and kappa of small networks, over draws of weights and images."""
     pairs = {NAMES[name]: GALLERY[name] for name in NAMES} | widest_and_deepest()

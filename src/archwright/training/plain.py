@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -169,12 +170,12 @@ def _forward(
     return logits, loss
 
 
-def _autocast(device: torch.device, recipe: Recipe) -> torch.autocast:
+def _autocast(device: torch.device, recipe: Recipe) -> AbstractContextManager[Any]:
     """Mixed precision where it pays: bfloat16, which needs no loss scaling, on GPUs that have it in hardware."""
     mixed = (
         recipe.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     )
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed)
+    return torch.autocast(device.type, dtype=torch.bfloat16) if mixed else nullcontext()
 
 
 def _check_network(network: nn.Module, recipe: Recipe) -> None:
