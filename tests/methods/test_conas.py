@@ -13,7 +13,8 @@ from archwright.methods import conas
 from archwright.methods.conas import meaning, measure_subgraph, plot_polynomial, strongest_terms
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
-from archwright.search.engine import SearchResult, search
+from archwright.search.answer import Answer
+from archwright.search.engine import search
 from archwright.solvers.polynomial import Polynomial
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import spaces
@@ -35,17 +36,17 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+def first(tmp_path_factory: pytest.TempPathFactory) -> Answer:
     """A small search whose supernet and measurements the tests share."""
     return search("conas", run=tmp_path_factory.mktemp("conas") / "run", threshold=9.0, rounds=1, **SMALL)
 
 
-def stage(result: SearchResult, name: str) -> dict[str, Any]:
+def stage(result: Answer, name: str) -> dict[str, Any]:
     found: dict[str, Any] = Run.open(result.folder).stage_result(name)
     return found
 
 
-def measurements(result: SearchResult) -> dict[str, Any]:
+def measurements(result: Answer) -> dict[str, Any]:
     return Run.open(result.folder).items("measure").done
 
 
@@ -64,9 +65,9 @@ def planted_losses(monkeypatch: pytest.MonkeyPatch, loss: Any) -> None:
     monkeypatch.setattr(conas, "_outcome", outcome)
 
 
-def test_answer_and_what_is_shown(first: SearchResult) -> None:
-    assert NASBENCH201.is_connected(NASBENCH201.parse(first.best["architecture"]))
-    assert first.answer["evaluations"] == 12
+def test_answer_and_what_is_shown(first: Answer) -> None:
+    assert NASBENCH201.is_connected(NASBENCH201.parse(first.best.architecture))
+    assert first.evaluations == 12
     with (first.folder / "artifacts" / "polynomial.csv").open() as file:
         rows = list(csv.DictReader(file))
     terms = stage(first, "search")["rounds"][0]["terms"]
@@ -77,9 +78,7 @@ def test_answer_and_what_is_shown(first: SearchResult) -> None:
     assert (first.folder / "artifacts" / "polynomial.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def test_other_settings_need_no_forward_pass(
-    first: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_settings_need_no_forward_pass(first: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def outcome(of: str, bits: str) -> Any:
@@ -98,18 +97,18 @@ def test_other_settings_need_no_forward_pass(
     assert diagnostics["kept"] <= 3
 
 
-def test_rsps_takes_the_best_of_the_measured(first: SearchResult, tmp_path: Path) -> None:
+def test_rsps_takes_the_best_of_the_measured(first: Answer, tmp_path: Path) -> None:
     result = search("rsps", run=tmp_path / "rsps", **SMALL, supernet=str(first.folder))
     done = measurements(result)
     best = min(done, key=lambda key: done[key]["loss"])
     bits = Subgraphs(NASBENCH201)
-    chosen = NASBENCH201.parse(result.best["architecture"])
+    chosen = NASBENCH201.parse(result.best.architecture)
     assert stage(result, "search")["subgraph"] == best
     if NASBENCH201.is_connected(bits.architecture(read_bits(best), np.zeros(24), np.random.default_rng(0))):
         np.testing.assert_array_equal(bits.of(chosen), read_bits(best))
 
 
-def test_planted_optimum_is_found(first: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planted_optimum_is_found(first: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # 3x3 on every edge lowers the loss, each other operation raises it: s = 24 terms of degree 1
     names = Subgraphs(NASBENCH201).names
     sign = np.array([-1.0 if "3x3" in name and "conv" in name else 1.0 for name in names])
@@ -117,7 +116,7 @@ def test_planted_optimum_is_found(first: SearchResult, tmp_path: Path, monkeypat
     given = {**SMALL, "measurements": 120, "supernet": str(first.folder), "norms": "recalibrated"}
     result = search("conas", run=tmp_path / "run", **given, sparsity=24, lam=0.05, threshold=9.0)
     assert (
-        result.best["architecture"]
+        result.best.architecture
         == "|nor_conv_3x3~0|+|nor_conv_3x3~0|nor_conv_3x3~1|+"
         + "".join(f"|nor_conv_3x3~{source}" for source in range(3))
         + "|"
@@ -126,7 +125,7 @@ def test_planted_optimum_is_found(first: SearchResult, tmp_path: Path, monkeypat
 
 
 def test_restriction_measures_again_with_found_bits_fixed(
-    first: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    first: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # one bit decides nearly all; the others show once it is fixed
     weights = np.full(24, -0.001)
@@ -137,12 +136,12 @@ def test_restriction_measures_again_with_found_bits_fixed(
     rounds = stage(result, "search")["rounds"]
     assert [one["fixed"] for one in rounds] == [0, 1]
     assert rounds[0]["terms"][0]["bits"] == ["cell 0>1 nor_conv_3x3"]
-    assert result.answer["evaluations"] == 200
+    assert result.evaluations == 200
     keys = list(measurements(result))
     assert all(key[2] == "1" for key in keys[100:])
 
 
-def test_bad_losses(first: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_losses(first: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {**SMALL, "supernet": str(first.folder), "norms": "recalibrated", "rounds": 1}
     planted_losses(monkeypatch, lambda x: 2.0)
     with pytest.raises(InputError, match="differ"):
@@ -161,7 +160,7 @@ def test_bad_losses(first: SearchResult, tmp_path: Path, monkeypatch: pytest.Mon
     assert any("Theorem 2.4" in text for text in said)  # fewer than 12 measurements for 6 coefficients
 
 
-def test_a_measurement_is_the_supernets_loss(first: SearchResult) -> None:
+def test_a_measurement_is_the_supernets_loss(first: Answer) -> None:
     bits, result = next(iter(measurements(first).items()))
     made = json.loads((first.folder / "artifacts" / "measured_by.json").read_text())
     of = {
@@ -179,11 +178,11 @@ def test_a_measurement_is_the_supernets_loss(first: SearchResult) -> None:
 def test_every_cell_space(space: str, tmp_path: Path) -> None:
     settings = {**SMALL, "channels": 4, "cells": 3, "measurements": 6, "supernet_batch": 90}
     result = search("conas", run=tmp_path / "run", space=space, **settings, threshold=9.0, rounds=1)
-    architecture = spaces.get(space).parse(result.best["architecture"])
+    architecture = spaces.get(space).parse(result.best.architecture)
     assert spaces.get(space).is_connected(architecture)
 
 
-def test_what_cannot_work_is_refused(first: SearchResult, tmp_path: Path) -> None:
+def test_what_cannot_work_is_refused(first: Answer, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cell space"):
         search("conas", run=tmp_path / "a", **{**SMALL, "channels": None, "cells": None}, space="mbconv")
     with pytest.raises(InputError, match="limits"):

@@ -58,6 +58,9 @@ def test_uniform_choice_where_an_edge_has_several_operations() -> None:
     assert set(first) == {1, 2}
     assert 70 < (first == 1).sum() < 130
     assert {one[1:] for one in chosen} == {(1, 0, 1, 0, 0)}
+    scores = np.zeros(24)
+    scores[[1, 2]] = 1.0, 2.0  # 3x3 is worth most, but off
+    assert bits.architecture(x, scores, None).operations == (2, 1, 0, 1, 0, 0)  # type: ignore[attr-defined]
 
 
 def test_an_unconnected_sub_graph_takes_the_best_scores_on_empty_edges() -> None:

@@ -40,8 +40,10 @@ from archwright.execution.base import Item, run_items
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
+from archwright.search.answer import Found
 from archwright.search.evaluator import Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice, StageResult
 from archwright.solvers.fourier import ParityFeatures, RecoverySettings, Round, search_by_rounds
 from archwright.solvers.polynomial import Polynomial
 from archwright.spaces.base import Architecture
@@ -92,8 +94,36 @@ class ConasOptions(RspsOptions):
     )
     cross_validate: bool = Field(False, description="choose lambda by five-fold cross-validation")
     refit: bool = Field(True, description="fit the kept coefficients again by least squares")
+    choice: Literal["uniform", "strongest"] = Field(
+        "uniform",
+        description="which operation stays on an edge of nasbench201: any that is on, or the one missed most",
+    )
     threshold: float | None = Field(None, gt=0, description="drop losses above it; that of guessing unless given")
     rounds: int = Field(2, ge=1, description="recoveries at most; after the first, found bits are fixed (restriction)")
+
+
+class SupernetTrained(StageResult):
+    """The trained supernet: number of bits, and the mean training loss of every epoch."""
+
+    bits: int
+    losses: list[float]
+
+
+class Measured(StageResult):
+    """The first round's measurements: how many, how many were not finite, the lowest and the mean loss."""
+
+    measurements: int
+    not_finite: int
+    lowest: float | None
+    mean: float | None
+
+
+class SubgraphChoice(Choice):
+    """The architecture and the sub-graph it was made from, with its loss; for CoNAS what each round recovered."""
+
+    subgraph: str
+    subgraph_loss: float | None
+    rounds: list[dict[str, Any]] = Field(default_factory=list)
 
 
 # --- one measurement -------------------------------------------------------------------------------------------------
@@ -228,7 +258,7 @@ class Rsps(SearchMethod):
         weights = self.bits.weights(x, images.device)
         return F.cross_entropy(network(images.contiguous(memory_format=torch.channels_last), weights), labels)
 
-    def _train_supernet(self) -> Json:
+    def _train_supernet(self) -> SupernetTrained:
         """RSPS: every step trains one random sub-graph; what is off keeps its weights and momenta."""
         context, o = self.context, self.options
         network, batches = self._new_supernet().train(), self._train_batches()
@@ -262,7 +292,7 @@ class Rsps(SearchMethod):
                 on_epoch=lambda epoch, metrics: context.run.event("epoch", epoch=epoch, **metrics),
             )
         save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
-        return {"bits": self.bits.n, "losses": [round(one["loss"], 4) for one in history]}
+        return SupernetTrained(bits=self.bits.n, losses=[round(one["loss"], 4) for one in history])
 
     # 2. measurements
 
@@ -333,19 +363,19 @@ class Rsps(SearchMethod):
             x[:, bit] = value
         return x
 
-    def _measure_stage(self) -> Json:
+    def _measure_stage(self) -> Measured:
         losses = self.losses(self.strings(0, {}))
         finite = losses[np.isfinite(losses)]
-        return {
-            "measurements": len(losses),
-            "not_finite": len(losses) - len(finite),
-            "lowest": float(finite.min()) if len(finite) else None,
-            "mean": float(finite.mean()) if len(finite) else None,
-        }
+        return Measured(
+            measurements=len(losses),
+            not_finite=len(losses) - len(finite),
+            lowest=float(finite.min()) if len(finite) else None,
+            mean=float(finite.mean()) if len(finite) else None,
+        )
 
     # 3. the choice
 
-    def _search(self) -> Json:
+    def _search(self) -> SubgraphChoice:
         strings = self.strings(0, {})
         losses = self.losses(strings)
         if not np.isfinite(losses).any():
@@ -354,20 +384,23 @@ class Rsps(SearchMethod):
             )
         x = strings[int(np.nanargmin(losses))]
         architecture = self.bits.architecture(x, np.zeros(self.bits.n), self.context.rng("uniform choice"))
-        return self._found(architecture, x, len(strings))
+        return self._found(architecture, x, len(strings), [])
 
-    def _found(self, architecture: Architecture, x: Signs, evaluations: int) -> dict[str, Json]:
+    def _found(
+        self, architecture: Architecture, x: Signs, evaluations: int, rounds: list[dict[str, Any]]
+    ) -> SubgraphChoice:
         """What every search stage returns; the accuracy is that of the sub-graph x (n,) with shared weights."""
         result = self.measured(x[None])[0]
         images = self._measured_by["images"]
-        return {
-            "architecture": str(architecture),
-            "accuracy": result["accuracy"],
-            "accuracy_on": f"{images} validation images with shared weights",
-            "evaluations": evaluations,
-            "subgraph": write_bits(x),
-            "subgraph_loss": result["loss"],
-        }
+        return SubgraphChoice(
+            architecture=str(architecture),
+            accuracy=result["accuracy"],
+            accuracy_on=f"{images} validation images with shared weights",
+            evaluations=evaluations,
+            subgraph=write_bits(x),
+            subgraph_loss=result["loss"],
+            rounds=rounds,
+        )
 
 
 class Conas(Rsps):
@@ -391,7 +424,7 @@ class Conas(Rsps):
         """Losses above it say nothing: by default those worse than guessing, ln(classes)."""
         return self.options.threshold or math.log(self.context.task.data.classes)
 
-    def _search(self) -> Json:
+    def _search(self) -> SubgraphChoice:
         strings: list[Signs] = []
 
         def measure_round(number: int, fixed: Mapping[int, int]) -> tuple[Signs, NDArray[np.float64]]:
@@ -405,9 +438,14 @@ class Conas(Rsps):
             self._say(number, one)
         self._show(rounds)
         x = rounds[-1].minimum.x
-        architecture = self.bits.architecture(x, self._worth(rounds), self.context.rng("uniform choice"))
-        found = self._found(architecture, x, sum(len(one) for one in strings))
-        return {**found, "rounds": [self._round(one) for one in rounds]}
+        rng = self.context.rng("uniform choice") if self.options.choice == "uniform" else None
+        architecture = self.bits.architecture(x, self._worth(rounds), rng)
+        return self._found(architecture, x, sum(map(len, strings)), [self._round(one) for one in rounds])
+
+    def _answer(self, stage: str) -> Found:
+        """Also says what was recovered."""
+        details = self.result(stage, SubgraphChoice).model_dump(include={"subgraph", "subgraph_loss", "rounds"})
+        return super()._answer(stage).model_copy(update={"details": details})
 
     def _every_place_on(self, x: Signs) -> bool:
         """Whether every edge, vertex or link has something on: then no round is missing."""
@@ -442,7 +480,7 @@ class Conas(Rsps):
             self.context.progress.say(text)
             self.context.run.event("warning", round=number, text=text)
 
-    def _round(self, one: Round) -> Json:
+    def _round(self, one: Round) -> dict[str, Any]:
         """For the run's files."""
         return {
             "fixed": len(one.fixed),

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from archwright.errors import InputError
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.run import Run
-from archwright.search.engine import SearchResult, resume, search
+from archwright.search.answer import Answer
+from archwright.search.engine import resume, search
 from archwright.solvers.fourier import RecoverySettings, clean, recover
 from archwright.solvers.polynomial import minimise
 from archwright.spaces.darts import DARTS
@@ -25,7 +26,7 @@ from archwright.spaces.subgraphs import Subgraphs, read_bits
 from archwright.tables.base import load_benchmark
 
 
-def finished(folder: Path, method: str, **settings: Any) -> SearchResult:
+def finished(folder: Path, method: str, **settings: Any) -> Answer:
     """The search in ``folder``: started, continued or just read."""
     if (folder / "run.json").exists():
         return resume(folder)
@@ -43,6 +44,7 @@ def measured(folder: Path) -> tuple[NDArray[np.int8], NDArray[np.float64]]:
 
 TABLE_2: dict[str, tuple[float | None, ...]] = {
     "CoNAS": (91.22, 66.39, 38.82),
+    "CoNAS strongest": (None, None, None),
     "RSPS": (None, None, None),
     "RSPS on CoNAS' sub-graphs": (None, None, None),
 }
@@ -61,10 +63,12 @@ TABLE_2_SETTINGS: dict[str, Any] = {
     "measure_batch": 256,
 }
 TABLE_2_MEASUREMENTS = 300
+TABLE_2_RECOVERY: dict[str, Any] = {"rounds": 2}
 PAPER_TAU = 0.15
 """Kendall's tau of supernet loss and true loss in the paper (Appendix A.4; DARTS space, 32 cells)."""
 
 
+@needs("nb201")
 def conas_2(settings: Settings) -> Outcome:
     """CoNAS and RSPS on one supernet with as many measurements: accuracy of their cells in the table."""
     table = load_benchmark("nb201")
@@ -74,7 +78,7 @@ def conas_2(settings: Settings) -> Outcome:
     notes: list[str] = []
     for seed in range(settings.seeds or 5):
         for label, result in _arms(settings, seed).items():
-            cell = NASBENCH201.parse(str(result.best["architecture"]))
+            cell = NASBENCH201.parse(result.best.architecture)
             found[label].append(tuple(table.accuracy(cell, d, epochs, split) for d in table.datasets))
             notes.append(f"seed {seed}, {label}: {found[label][-1][0]:.2f} %, {cell}")
             settings.progress.say(f"conas-2 {notes[-1]}")
@@ -95,11 +99,13 @@ def conas_2(settings: Settings) -> Outcome:
         [
             (
                 "Accuracies: NAS-Bench-201 table (test, 200 epochs). All arms of a seed share one supernet and have "
-                f"{TABLE_2_MEASUREMENTS} measurements of {TABLE_2_SETTINGS['images']} validation images."
+                f"at most {TABLE_2_MEASUREMENTS} measurements of {TABLE_2_SETTINGS['images']} validation images."
             ),
             (
                 "RSPS measures architectures of the space; 'on CoNAS' sub-graphs' takes the best of those that CoNAS "
-                "measured, with a uniform choice where an edge has several operations, as CoNAS does."
+                "measured, with a uniform choice where an edge has several operations, as CoNAS does; "
+                "'CoNAS strongest' takes the operation that the polynomial misses most instead. CoNAS measures in "
+                "two rounds of half as many (restriction)."
             ),
             "The paper: 32 px, 16 channels, 5 cells a stage, 100 epochs, 3 seeds; its tau is of 32 DARTS cells.",
             *notes,
@@ -107,15 +113,22 @@ def conas_2(settings: Settings) -> Outcome:
     )
 
 
-def _arms(settings: Settings, seed: int) -> dict[str, SearchResult]:
+def _arms(settings: Settings, seed: int) -> dict[str, Answer]:
     """The searches of one seed; the first trains the supernet."""
-    given = {**TABLE_2_SETTINGS, "data": settings.images().spec, "seed": seed, "measurements": TABLE_2_MEASUREMENTS}
+    given = {**TABLE_2_SETTINGS, "data": settings.images().spec, "seed": seed}
     first = settings.folder / f"conas-{seed}"
     shared = {**given, "supernet": str(first)}
+    halved = {"measurements": TABLE_2_MEASUREMENTS // 2, **TABLE_2_RECOVERY}
+    whole = {"measurements": TABLE_2_MEASUREMENTS}
     return {
-        "CoNAS": finished(first, "conas", **given, rounds=1),
-        "RSPS": finished(settings.folder / f"rsps-{seed}", "rsps", **shared),
-        "RSPS on CoNAS' sub-graphs": finished(settings.folder / f"bits-{seed}", "rsps", **shared, subgraphs="bits"),
+        "CoNAS": finished(first, "conas", **given, **halved),
+        "CoNAS strongest": finished(
+            settings.folder / f"strongest-{seed}", "conas", **shared, **halved, choice="strongest"
+        ),
+        "RSPS": finished(settings.folder / f"rsps-{seed}", "rsps", **shared, **whole),
+        "RSPS on CoNAS' sub-graphs": finished(
+            settings.folder / f"bits-{seed}", "rsps", **shared, **whole, subgraphs="bits"
+        ),
     }
 
 
@@ -152,6 +165,7 @@ TABLE_1_SEARCH: dict[str, Any] = {"supernet_epochs": 3, "measurements": 300, "im
 TABLE_1_RECOVERY: dict[str, Any] = {"rounds": 1}
 
 
+@needs()
 def conas_1(settings: Settings) -> Outcome:
     """Cells found in the DARTS space, trained alike from scratch: test error and parameters."""
     errors: dict[str, list[float]] = {label: [] for label in TABLE_1}
@@ -167,8 +181,8 @@ def conas_1(settings: Settings) -> Outcome:
             if method != "random" and folder != first:
                 extra["supernet"] = str(first)
             result = finished(folder, method, **given, space=space, **extra)
-            errors[label].append(100 - result.best["accuracy"])
-            params[label].append(result.best["params"] / 1e6)
+            errors[label].append(100 - (result.best.accuracy or 0.0))
+            params[label].append((result.best.params or 0) / 1e6)
             settings.progress.say(f"conas-1 {label} seed {seed}: {errors[label][-1]:.2f} % error")
     rows = []
     for label, (_, _, error, size) in TABLE_1.items():
@@ -195,6 +209,7 @@ TABLE_6: dict[float, float] = {0.5: 0.0, 2.0: 0.0, 5.0: 8.0, 10.0: 12.0}
 """Lambda, and the paper's Hamming distance of its solution from that of lambda = 1."""
 
 
+@needs()
 def conas_6(settings: Settings) -> Outcome:
     """How far the solution moves with lambda, on the measurements of table 1's free cells."""
     bits = Subgraphs(DARTS)

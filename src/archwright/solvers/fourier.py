@@ -343,10 +343,10 @@ def clean(x: NDArray[Any], y: NDArray[Any], threshold: float | None = None) -> M
     if not finite.any():
         raise InputError("finite losses", f"{len(y)} NaN or infinite ones", "Train the supernet at a lower rate.")
     low = finite & (y <= threshold) if threshold is not None else finite
-    if not low.any():
+    if threshold is not None and low.sum() < 2:
         raise InputError(
-            f"losses at most the threshold {threshold:g}",
-            f"{int(finite.sum())} above it, the lowest {y[finite].min():.3f}",
+            f"at least two losses of at most the threshold {threshold:g}",
+            f"{int(finite.sum())}, the lowest {y[finite].min():.3f}",
             "Raise the threshold or train the supernet longer.",
         )
     distinct, which = np.unique(x[low], axis=0, return_inverse=True)

@@ -144,7 +144,7 @@ class CellSpace(Space[A]):
         chosen = {name: self.strongest_rows(name, np.asarray(weights[name])) for name in self.decisions}
         return self.decode(chosen)
 
-    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator) -> A:
+    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> A:
         """The architecture of a sub-graph in which any number of operations is on (CoNAS).
 
         Here :meth:`derive` with what is on before what is off, and by ``scores`` among equals.
@@ -152,7 +152,7 @@ class CellSpace(Space[A]):
         Args:
             on: shapes of :attr:`decisions`.
             scores: what each operation or link is worth, of the same shapes.
-            rng: for spaces that choose at random.
+            rng: draws among what is on, in spaces that choose at random; None takes the largest score.
         """
         span = 1.0 + max(float(np.ptp(scores[name])) for name in self.decisions)
         return self.derive({name: np.asarray(scores[name]) + span * on[name] for name in self.decisions})

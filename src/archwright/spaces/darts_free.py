@@ -81,7 +81,7 @@ class DartsFree(Darts):
             for name, cell in cells.items()
         }
 
-    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator) -> CellPair:
+    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> CellPair:
         """Every operation that is on."""
         return self.decode({name: mask.astype(np.int8) for name, mask in on.items()})
 

@@ -151,12 +151,16 @@ class NasBench201(CellSpace[Cell201]):
         """Three stages of one kind of cell; its input is the residual block's output, whose norms are always affine."""
         return Skeleton201(scale, lambda channels: make_cell(PATTERN, channels, channels))
 
-    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator) -> Cell201:
+    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> Cell201:
         """One of the operations that are on, uniformly, on every edge, and ``none`` where none is.
 
         Where that leaves the output without an input, empty edges take the operation with the largest score.
         """
-        chosen = [int(rng.choice(np.flatnonzero(row))) if row.any() else 0 for row in on["cell"]]
+        if rng is None:
+            largest = np.where(on["cell"], scores["cell"], -np.inf).argmax(axis=1)
+            chosen = [int(c) if row.any() else 0 for c, row in zip(largest, on["cell"], strict=True)]
+        else:
+            chosen = [int(rng.choice(np.flatnonzero(row))) if row.any() else 0 for row in on["cell"]]
         architecture = Cell201(tuple(chosen))  # type: ignore[arg-type]
         if not self.is_connected(architecture):
             best = self.strongest_columns(np.asarray(scores["cell"]))

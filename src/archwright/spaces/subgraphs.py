@@ -94,7 +94,7 @@ class Subgraphs:
         """The 0/1 weights of a supernet that run the sub-graph x (n,)."""
         return {name: torch.from_numpy(mask).float().to(device) for name, mask in self.masks(x).items()}
 
-    def architecture(self, x: NDArray[Any], scores: NDArray[Any], rng: np.random.Generator) -> Architecture:
+    def architecture(self, x: NDArray[Any], scores: NDArray[Any], rng: np.random.Generator | None) -> Architecture:
         """The architecture of the sub-graph x (n,); ``scores`` (n,) say what each bit is worth."""
         worth = {name: np.zeros(shape) for name, shape in self.space.decisions.items()}
         for (name, row, column), score in zip(self.places, scores, strict=True):
