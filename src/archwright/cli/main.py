@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -93,6 +94,31 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
         if yes or click.confirm(f"Remove {visible(str(run.folder))} ({run.status()}) for good?", abort=True, err=True):
             run.delete()
             say(f"removed {run.folder}", stderr=True)
+
+
+@runs.command("report", epilog="Example: archwright runs report last")
+@click.argument("names", metavar="[RUN]...", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="The page; report.html in the run, or comparison.html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def runs_report(names: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Write the page of a run; of several runs, one page that compares them. RUN is a folder, a name or 'last'."""
+    from archwright.cli.view import print_json
+    from archwright.report.page import report_comparison, report_run
+    from archwright.runs.files import write_atomic
+    from archwright.runs.run import find_run
+    from archwright.terminal import say
+
+    folders = [find_run(name).folder for name in names or ("last",)]
+    if out is not None and out.is_dir():
+        raise click.UsageError(f"--out {out} is a folder; give a file.")
+    if len(folders) == 1:
+        path = report_run(folders[0])
+        if out is not None:
+            write_atomic(out, path.read_bytes())
+            path = out
+    else:
+        path = report_comparison(folders, out or Path("comparison.html"))
+    print_json({"report": str(path)}) if as_json else say(f"Report: {path}")
 
 
 @runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
