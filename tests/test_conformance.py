@@ -26,6 +26,15 @@ SMALL: dict[str, dict[str, Any]] = {
         "batch_size": 60,
         "data": "random:classes=3,size=8,channels=1,count=200",
     },
+    "nesbs": {
+        "size": 2,
+        "candidates": 1,
+        "delta": 1.0,
+        "svgd_steps": 50,
+        "supernet_epochs": 1,
+        "posterior_epochs": 1,
+        "supernet_batch": 400,
+    },
     **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts"), GRADIENTS),
 }
 """Settings that let a method show all it does within a few evaluations."""

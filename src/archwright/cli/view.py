@@ -43,6 +43,8 @@ def show_answer(answer: Answer, as_json: bool) -> None:
     rows += [("parameters", f"{best.params:,.0f}"), ("multiply-accumulates", f"{best.macs:,.0f}")]
     if best.latency_ms is not None:
         rows.append(("latency", f"{best.latency_ms:.3f} ms"))
+    if answer.members:
+        rows.append(("members alone", ", ".join(f"{one.accuracy:.2f} %" for one in answer.members)))
     rows += [("evaluations", str(answer.evaluations)), ("time", f"{answer.seconds:.1f} s")]
     show_table(("", ""), rows, title=f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}")
     say(best.architecture)

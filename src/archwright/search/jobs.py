@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.request import DataRequest, load_data
@@ -136,7 +137,7 @@ def train_network(
     return measure(network, data, job.split, job.device), epochs
 
 
-def measure(network: Network, data: ImageData, split: str, device: str) -> Accuracy:
+def measure(network: nn.Module, data: ImageData, split: str, device: str) -> Accuracy:
     """Accuracy on a whole split."""
     batches = Batches(data, split, 256, shuffle=False, drop_last=False, device=device)  # type: ignore[arg-type]
     return evaluate(network, batches, device=device)
