@@ -84,7 +84,7 @@ class Evolution(ProposalSearch):
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """Random while the first population fills; then mutate the fittest of a random sample of the youngest."""
         space, rng = self.context.task.space, self.context.rng("evolution", number)
-        if number < self.options.population:
+        if number < self.options.population or not history:
             return feasible_start(self.context, rng)
         alive = history[-self.options.population :]
         drawn = rng.choice(len(alive), size=min(self.options.sample, len(alive)), replace=False)

@@ -19,6 +19,7 @@ from scipy.stats import kendalltau, spearmanr
 from torch import Tensor, nn
 
 from archwright.data import Augmentation, Batches
+from archwright.data.augmentation import OwnAugmentation
 from archwright.models import Model, load_member
 from archwright.predictors.comparison import compare_predictors
 from archwright.predictors.hierarchical import attributes_of
@@ -32,6 +33,7 @@ from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
+from archwright.supernets.measure import RUNNING, measure
 from archwright.training import Position, Recipe, drive, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer
@@ -99,7 +101,9 @@ class SupernetWork:
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
         """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
         context = self.context
-        augment = replace(Augmentation.default_for(context.task.data), autoaugment=autoaugment)
+        augment = context.task.augmentation()
+        if autoaugment is not None and not isinstance(augment, OwnAugmentation):
+            augment = replace(augment or Augmentation(), autoaugment=autoaugment)
         seed, device = context.configuration.seed, context.device.name
         return Batches(context.task.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
 
@@ -273,15 +277,14 @@ class SupernetWork:
         outcome = without_difficulty(correct, images)
         return pool_estimates(_joined(pools), outcome, centred, len(self.space.configurations))
 
-    @torch.no_grad()
     def outcomes(self, choice: StagedChoice) -> NDArray[np.float64]:
         """100 where the sub-network is right and 0 where it is wrong, for every validation image, (n,)."""
         device = self.context.device.name
         batches = Batches(
             self.context.task.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
         )
-        right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
-        return 100 * right.cpu().double().numpy()
+        (outcome,) = measure(self.trained, [choice], batches, RUNNING)
+        return 100 * outcome.correct.astype(np.float64)
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""

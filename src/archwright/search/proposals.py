@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from archwright.costs.limits import walk_within
-from archwright.errors import InfeasibleError, Interrupted
+from archwright.errors import ArchwrightError, InfeasibleError
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
@@ -37,6 +38,8 @@ class ProposalSearch(SearchMethod):
     Options: ClassVar[type[Options]] = ProposalOptions
     options: ProposalOptions
 
+    evaluates: ClassVar[bool] = True
+
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The architecture to evaluate as ``number``; a function of the past and the number."""
@@ -49,7 +52,22 @@ class ProposalSearch(SearchMethod):
     @property
     def rounds(self) -> float:
         """Evaluations over what runs side by side."""
-        return self.options.evaluations / min(self.batch, self.context.executor.workers)
+        return self.count / min(self.batch, self.context.executor.workers)
+
+    @property
+    def count(self) -> int:
+        """How many architectures are evaluated."""
+        return self.options.evaluations
+
+    def conclude(self, history: Sequence[Evaluated], best: Evaluated) -> Choice:
+        """What the search ends with; a method may keep more of it."""
+        return Choice(
+            architecture=str(best.architecture),
+            accuracy=best.accuracy,
+            accuracy_on=Evaluator(self.context, "search").accuracy_on,
+            evaluations=len(history),
+            failures=sum(one.accuracy == -inf for one in history),
+        )
 
     def search_stages(self) -> list[Stage]:
         """One stage."""
@@ -57,14 +75,9 @@ class ProposalSearch(SearchMethod):
 
     def _search(self) -> Choice:
         context = self.context
-        history = evaluate_proposals(context, "search", self.propose, self.options.evaluations, self.batch)
+        history = evaluate_proposals(context, "search", self.propose, self.count, self.batch)
         best = max(history, key=lambda one: one.accuracy)
-        return Choice(
-            architecture=str(best.architecture),
-            accuracy=best.accuracy,
-            accuracy_on=Evaluator(context, "search").accuracy_on,
-            evaluations=len(history),
-        )
+        return self.conclude(history, best)
 
 
 def evaluate_proposals(
@@ -72,8 +85,8 @@ def evaluate_proposals(
 ) -> list[Evaluated]:
     """Propose, evaluate, repeat; ``batch`` architectures are proposed from the same past.
 
-    A resumed run proposes the same again and finds the finished ones in the item log. The end of the time budget ends
-    the search with what it has.
+    A resumed run proposes the same again and finds the finished ones in the item log. Failed evaluations count, and
+    the search goes on from them as from the worst there are.
     """
     evaluator = Evaluator(context, stage)
     history: list[Evaluated] = []
@@ -81,21 +94,13 @@ def evaluate_proposals(
         while len(history) < evaluations:
             count = min(batch, evaluations - len(history))
             chosen = [propose(history, len(history) + i) for i in range(count)]
-            try:
-                accuracies = evaluator(chosen)
-            except Interrupted:
-                done = evaluator.log.done
-                history += [Evaluated(a, done[str(a)]["accuracy"]) for a in chosen if str(a) in done]
-                if context.stop.signalled or not history:
-                    raise
-                context.run.event("budget", stage=stage, evaluations=len(history))
-                context.progress.say(f"The time budget ends the search after {len(history)} evaluations.")
-                return history
-            for architecture, accuracy in zip(chosen, accuracies, strict=True):
+            for architecture, accuracy in zip(chosen, evaluator(chosen), strict=True):
                 history.append(Evaluated(architecture, accuracy))
-            best = max(history, key=lambda one: one.accuracy)
+            best = max(one.accuracy for one in history)
             bar.advance(count)
-            bar.note(f"best {best.accuracy:.2f} %")
+            bar.note(f"best {best:.2f}" if best > -inf else "all failed")
+    if best == -inf:
+        raise ArchwrightError(f"all {len(history)} evaluations failed; the reasons are in {context.run.folder}.")
     return history
 
 

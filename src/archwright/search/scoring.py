@@ -57,7 +57,7 @@ def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, 
 def check_scoring(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> None:
     """Refuse metrics, images and spaces that cannot be scored."""
     request = request_scores(context, options, metrics)
-    data = load_data(request.data)
+    data = context.task.data if context.configuration.data is not None else load_data(request.data)
     request.check(data)
     size = min(request.image_size, data.image_size)
     context.task.space.check_scale(

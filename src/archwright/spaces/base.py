@@ -97,6 +97,16 @@ class Network(nn.Module):
         return self(x), None
 
     @property
+    def has_auxiliary(self) -> bool:
+        """Whether there is a second classifier."""
+        return False
+
+    @property
+    def has_drop_path(self) -> bool:
+        """Whether there are paths that training can drop."""
+        return any(isinstance(module, DropPath) for module in self.modules())
+
+    @property
     def drop_path(self) -> float:
         """Probability with which training drops a path."""
         return next((module.p for module in self.modules() if isinstance(module, DropPath)), 0.0)
@@ -118,6 +128,8 @@ class Space(ABC, Generic[A]):
     """Named scales: ``paper`` (the published evaluation network), ``search`` and ``small`` (fits a laptop)."""
     widths_in_architecture: ClassVar[bool] = False
     """Whether an architecture says its own widths, so that the space depends on the scale (see :meth:`at_scale`)."""
+    any_encoding: ClassVar[bool] = False
+    """Whether every 0/1 array of the right shape is the encoding of an architecture."""
     counts_memory: ClassVar[bool] = False
     """Whether :meth:`memory_bytes` is there."""
     additive_costs: ClassVar[bool] = False
