@@ -67,6 +67,8 @@ def _show_best(answer: Answer) -> None:
         rows += [("parameters", f"{best.params:,.0f}"), ("multiply-accumulates", f"{best.macs:,.0f}")]
     if best.latency_ms is not None:
         rows.append(("latency", f"{best.latency_ms:.3f} ms"))
+    if answer.members:
+        rows.append(("members alone", ", ".join(f"{one.accuracy:.2f} %" for one in answer.members)))
     failures = answer.details.get("failures", 0)
     evaluations = f"{answer.evaluations}, of which {failures} failed" if failures else str(answer.evaluations)
     rows += [("evaluations", evaluations), ("time", f"{answer.seconds:.1f} s")]
