@@ -31,6 +31,7 @@ from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.costs.limits import Reachable
 from archwright.costs.measure import Latency, Timing, device_name, measure
 from archwright.costs.tables import LatencyTable, measure_table
+from archwright.data.augmentation import OwnAugmentation
 from archwright.errors import InfeasibleError, InputError
 from archwright.export import has_onnx
 from archwright.methods.binas_supernet import OnePath, Ranks, SupernetWork
@@ -189,6 +190,9 @@ class Binas(Method):
             raise InputError("--width with the method 'binas'", "--channels or --cells")
         if recipe.drop_path or recipe.auxiliary_weight:
             raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
+        self.check_own()
+        if self.options.tune_autoaugment and isinstance(self.context.task.augmentation(), OwnAugmentation):
+            raise InputError("no AutoAugment (--tune-autoaugment) beside an augmentation of your own", c.augment)
         _ = self.space, self.timing
         if self.options.supernet is not None:
             _ = self.work.trained
