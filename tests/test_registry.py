@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 from importlib.metadata import EntryPoint
 
 import pytest
@@ -42,7 +43,6 @@ def test_a_plug_in_is_found_and_cannot_replace_one_of_ours(monkeypatch: pytest.M
 
     monkeypatch.setattr(archwright.registry, "entry_points", entry_points)
     registry = Registry("thing", Entry("ours", "os.path:join", "ours"))
-    import json
     import os.path
 
     assert asked == []
@@ -59,3 +59,18 @@ def test_every_registered_thing_loads_and_has_one_line(registry: Registry) -> No
         assert entry.load() is not None
         assert entry.summary
         assert "\n" not in entry.summary
+
+
+def test_a_user_registers_and_cannot_replace_what_is_there() -> None:
+    registry = Registry("thing", Entry("ours", "os.path:join", "ours"))
+    own = object()
+    registry.register("own", own, "mine")
+    registry.register("own", own)
+    registry.register("dumps", json.dumps)
+    assert registry.get("own") is own
+    assert [entry.name for entry in registry] == ["dumps", "ours", "own"]
+    assert registry.elsewhere("dumps") == "json:dumps"
+    assert registry.elsewhere("ours") == "ours"
+    for name in ("own", "ours", "a:b", ""):
+        with pytest.raises(InputError):
+            registry.register(name, json.loads)

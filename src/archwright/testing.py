@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from archwright.errors import InfeasibleError, InputError
 from archwright.runs.progress import Bar, Progress
 from archwright.spaces.base import Architecture, Network, Scale, Space
+from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
 from archwright.spaces.registry import spaces
 
@@ -50,7 +50,10 @@ def _refused(action: Callable[..., Any], *arguments: Any) -> bool:
 
 
 def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
-    """Check the contract of :mod:`archwright.spaces.base` on ``samples`` random architectures."""
+    """Check the contract of :mod:`archwright.spaces.base` on ``samples`` random architectures.
+
+    Networks and their costs are checked where the space builds any.
+    """
     assert space.name, "a space has a name"
     assert space.operations, f"{space.name}: a space names its operations"
     assert "small" in space.scales, f"{space.name}: a space has a scale called 'small'"
@@ -63,6 +66,11 @@ def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
     for first, second in itertools.pairwise(architectures[:6]):
         _check_variation(space, first, second)
     _check_refusals(space, architectures[0])
+    if not space.builds_networks:
+        refused = _refused(space.build, architectures[0], space.scales["small"])
+        assert refused, f"{space.name}: a space without networks refuses to build one by an InputError"
+        return
+    _check_scale_refusals(space, architectures[0])
     for name, scale in space.scales.items():
         for architecture in architectures[:2]:
             _check_params(space, architecture, name, scale)
@@ -154,7 +162,7 @@ def _check_variation(space: AnySpace, first: Any, second: Any) -> None:
 
 
 def _check_refusals(space: AnySpace, architecture: Any) -> None:
-    """Malformed text, encodings and scales are input errors."""
+    """Malformed text and encodings are input errors."""
     for text in ("", "nonsense", f"{architecture}?"):
         assert _refused(space.parse, text), f"{space.name}: parse refuses {text!r} by an InputError"
     name, (slots, choices) = next(iter(space.decisions.items()))
@@ -167,6 +175,10 @@ def _check_refusals(space: AnySpace, architecture: Any) -> None:
     }
     for what, wrong in bad.items():
         assert _refused(space.decode, wrong), f"{space.name}: decode refuses {what} by an InputError"
+
+
+def _check_scale_refusals(space: AnySpace, architecture: Any) -> None:
+    """Images too small for the network are input errors."""
     scale = space.scales["small"]
     tiny = scale.changed(image_size=space.total_stride(scale) - 1)
     for what, action in (("build", space.build), ("cost", space.cost)):
@@ -226,13 +238,8 @@ def measured_cost(space: AnySpace, architecture: Any, scale: Scale) -> Cost:
 
     Multiply-accumulates are counted from the operators that an evaluation pass calls, for one image.
     """
-    with torch.device("meta"), torch.no_grad():
-        network = space.build(architecture, scale.changed(auxiliary=False)).eval()
-        image = torch.empty(1, scale.image_channels, scale.image_size, scale.image_size)
-        with FlopCounterMode(display=False) as counter:
-            network(image)
-    params = sum(parameter.numel() for parameter in network.parameters())
-    return Cost(params, counter.get_total_flops() // 2)
+    with torch.device("meta"):
+        return count_network(space.build(architecture, scale.changed(auxiliary=False)), scale)
 
 
 # --- methods ---------------------------------------------------------------------------------------------------------

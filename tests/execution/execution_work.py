@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from archwright.errors import InputError
-from archwright.runs.files import Json
-from archwright.runs.stop import Stop
+
+if TYPE_CHECKING:  # they import torch, and most tests of workers need none
+    from archwright.runs.files import Json
+    from archwright.runs.stop import Stop
 
 
 def _note(payload: Json) -> int:
@@ -55,8 +58,24 @@ def slow(payload: Json, stop: Stop) -> Json:
     return payload["n"]
 
 
-def say_pid_and_sleep(payload: Json, stop: Stop) -> Json:
-    """Leaves a file named by the worker's process and stays."""
-    (Path(payload["folder"]) / f"{os.getpid()}.pid").touch()
-    time.sleep(600)
-    return None
+def say_pid(payload: Json, stop: Stop) -> Json:
+    """The process that did it."""
+    return os.getpid()
+
+
+class Strange(Exception):  # noqa: N818 - a name is enough
+    """Does not survive pickling: its constructor wants more than the text."""
+
+    def __init__(self, text: str, more: int) -> None:
+        super().__init__(text)
+
+
+def fail(payload: Json, stop: Stop) -> Json:
+    """Raises what the payload names; other items answer."""
+    if payload["raise"] == "ValueError":
+        raise ValueError("three is no number")
+    if payload["raise"] == "Strange":
+        raise Strange("it is strange", 1)
+    if payload["raise"] == "lambda":
+        return lambda: None
+    return payload["raise"]

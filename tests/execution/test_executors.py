@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +17,9 @@ sys.path.insert(0, str(Path(__file__).parent))  # worker processes get this path
 import execution_work as work
 
 from archwright.errors import ArchwrightError, InputError, Interrupted
-from archwright.execution.base import Executor, Item, make_executor, run_items
-from archwright.execution.local import InProcess, Processes
+from archwright.execution.base import Executor, Item, cheap, make_executor, run_items
+from archwright.execution.local import InProcess
+from archwright.execution.processes import Processes
 from archwright.runs.files import Json
 from archwright.runs.progress import Bar
 from archwright.runs.run import ItemLog
@@ -127,28 +130,156 @@ def test_a_stop_is_obeyed_and_keeps_what_is_finished(tmp_path: Path, executor: E
     assert ItemLog(tmp_path / "log.jsonl").done == {"item 0": 0}
 
 
-def test_no_worker_outlives_a_killed_parent(tmp_path: Path) -> None:
-    script = (
-        "from pathlib import Path\n"
-        "from archwright.execution.base import Item\n"
-        "from archwright.execution.local import Processes\n"
-        "from archwright.runs.stop import Stop\n"
-        "import execution_work\n"
-        "if __name__ == '__main__':\n"
-        f"    items = [Item(str(n), {{'folder': {str(tmp_path)!r}}}) for n in range(2)]\n"
-        "    list(Processes(2).run(execution_work.say_pid_and_sleep, items, Stop()))\n"
+# --- the pool over a whole run ---------------------------------------------------------------------------------------
+
+
+def numbered(count: int) -> list[Item]:
+    return [Item(str(n), {"n": n}) for n in range(count)]
+
+
+def test_a_pool_serves_all_batches_with_the_same_processes() -> None:
+    with Processes(2) as pool:
+        assert pool.started == 0  # nothing before the first item
+        first = dict(pool.run(work.say_pid, numbered(1), Stop()))
+        assert pool.started == 1  # no more workers than items
+        later = [pid for _ in range(3) for _, pid in pool.run(work.say_pid, numbered(6), Stop())]
+        assert pool.started == 2
+        assert set(first.values()) <= set(later)
+        assert len(set(later)) <= 2
+        assert os.getpid() not in later
+    _wait_for(lambda: not any(_alive(pid) for pid in later))
+    with pool:  # closed, it starts anew
+        assert dict(pool.run(work.say_pid, numbered(1), Stop()))["0"] not in later
+        assert pool.started == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "raised", "text"),
+    [
+        ("ValueError", ValueError, "three is no number"),
+        ("Strange", ArchwrightError, "Strange: it is strange"),
+        ("lambda", Exception, "lambda"),
+    ],
+)
+def test_an_exception_arrives_with_its_reason_and_the_pool_lives_on(
+    pool: Processes, kind: str, raised: type[Exception], text: str
+) -> None:
+    before = pool.started
+    with pytest.raises(raised, match=text) as caught:
+        list(pool.run(work.fail, [Item("bad", {"raise": kind})], Stop()))
+    if raised is ValueError:
+        assert "execution_work.py" in "".join(caught.value.__notes__)  # where it was raised
+    assert list(pool.run(work.fail, [Item("good", {"raise": ""})], Stop())) == [("good", "")]
+    assert pool.started == max(1, before)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Processes]:
+    with Processes(1) as made:
+        yield made
+
+
+def test_items_under_way_end_with_the_run_that_wanted_them(tmp_path: Path) -> None:
+    """A run that is given up leaves no worker busy with its items."""
+    with Processes(2) as pool:
+        run = pool.run(work.slow, items(tmp_path, 2), Stop())
+        assert next(run) == ("item 0", 0)
+        run.close()
+        assert dict(pool.run(work.say_pid, numbered(4), Stop())).keys() == {"0", "1", "2", "3"}
+
+
+def test_cheap_work_stays_here(tmp_path: Path) -> None:
+    with Processes(2) as pool:
+        log = ItemLog(tmp_path / "log.jsonl")
+        assert set(run_items(pool, cheap(say_pid_here), numbered(4), log, Stop()).values()) == {os.getpid()}
+        assert pool.started == 0
+
+
+def say_pid_here(payload: Json, stop: Stop) -> Json:
+    return os.getpid()
+
+
+def test_work_of_the_script_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(say_pid_here, "__module__", "__main__")
+    with pytest.raises(InputError, match="Move it into a module"):
+        list(Processes(1).run(say_pid_here, numbered(1), Stop()))
+
+
+# --- killed parents --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    folder = Path(__file__).parent
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{folder}:{folder.parents[1] / 'src'}",
+        "DEAF_FOLDER": str(tmp_path_factory.mktemp("deaf")),
+    }
+    process = subprocess.Popen(
+        [sys.executable, str(folder / "drivers.py")],
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
-    (tmp_path / "main.py").write_text(script)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
-    parent = subprocess.Popen([sys.executable, str(tmp_path / "main.py")], env=environment)
-    try:
-        _wait_for(lambda: len(list(tmp_path.glob("*.pid"))) == 2)
-        workers = [int(path.stem) for path in tmp_path.glob("*.pid")]
-        assert all(_alive(pid) for pid in workers)
-    finally:
-        parent.kill()
-        parent.wait()
-    _wait_for(lambda: not any(_alive(pid) for pid in workers))
+    process.deaf_folder = Path(environment["DEAF_FOLDER"])  # type: ignore[attr-defined]
+    with process:
+        yield process
+        process.kill()
+
+
+def start_driver(drivers: subprocess.Popen[str], module: str) -> int:
+    """Its process and session number, said just before it starts its workers."""
+    assert drivers.stdin is not None
+    assert drivers.stdout is not None
+    drivers.stdin.write(f"{module}\n")
+    drivers.stdin.flush()
+    return int(drivers.stdout.readline())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 0.3, 1.0, 3.0])
+def test_no_worker_outlives_a_parent_killed_at_any_moment(drivers: subprocess.Popen[str], seconds: float) -> None:
+    """Before its workers start, while they start, while they import torch, while they work."""
+    session = start_driver(drivers, "heavy_work")
+    time.sleep(seconds)  # the moments differ, and all must do
+    os.kill(session, signal.SIGKILL)
+    _wait_for(lambda: not _session(session))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_a_worker_that_lets_no_thread_run_ends_with_its_parent(drivers: subprocess.Popen[str]) -> None:
+    folder: Path = drivers.deaf_folder  # type: ignore[attr-defined]
+    session = start_driver(drivers, "deaf_work")
+    _wait_for(lambda: len(list(folder.iterdir())) == 2)
+    assert len(_session(session)) == 3
+    os.kill(session, signal.SIGKILL)
+    _wait_for(lambda: not _session(session))
+
+
+def test_workers_of_a_thread_that_ended_live_on() -> None:
+    """The parent-death signal would follow the thread."""
+    with Processes(1) as pool:
+        found: list[Json] = []
+        thread = threading.Thread(target=lambda: found.extend(pool.run(work.say_pid, numbered(1), Stop())))
+        thread.start()
+        thread.join()
+        assert list(pool.run(work.say_pid, numbered(1), Stop())) == found
+        assert pool.started == 1
+
+
+def _session(number: int) -> list[int]:
+    """The living processes of a session."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[3]) == number and fields[0] not in "ZX":
+            found.append(int(path.parent.name))
+    return found
 
 
 def _alive(pid: int) -> bool:
@@ -158,8 +289,8 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _wait_for(happened: Callable[[], bool], seconds: float = 60.0) -> None:
+def _wait_for(happened: Callable[[], bool], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not happened():
         assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.1)
+        time.sleep(0.05)

@@ -1,18 +1,22 @@
-"""Ray: same results as here, a killed worker loses nothing, an address without a cluster is an error."""
+"""Ray: one connection, same results as here, a killed worker loses nothing, errors are short."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from archwright.errors import InputError
-from archwright.execution.base import Item, make_executor, run_items
+from archwright.execution.base import Executor, Item, make_executor, run_items
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def double(payload: Any, stop: Stop) -> Any:
@@ -25,13 +29,25 @@ def double(payload: Any, stop: Stop) -> Any:
     return 2 * payload["value"]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+def refuse(payload: Any, stop: Stop) -> Any:
+    raise InputError("an even number", str(payload), "Add one.")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Executor]:
+    """A local cluster for all tests here, as one for a whole run."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("the extra 'ray' is not installed")
+    with make_executor("ray", 2) as executor:
+        yield executor
+
+
+def test_a_killed_worker_loses_nothing(cluster: Executor, tmp_path: Path) -> None:
     items = [Item(str(i), {"value": i, "marker": str(tmp_path / "calls")}) for i in range(8)]
     log = ItemLog(tmp_path / "log.jsonl")
-    found = run_items(make_executor("ray", 2), double, items, log, Stop())
+    found = run_items(cluster, double, items, log, Stop())
     assert found == {str(i): 2 * i for i in range(8)}
+    assert list(found) == [str(i) for i in range(8)]
     calls = (tmp_path / "calls").read_text().split()
     assert calls.count("3") == 2
     assert ItemLog(tmp_path / "log.jsonl").done == found
@@ -39,8 +55,43 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path) -> None:
     assert len((tmp_path / "calls").read_text().split()) == len(calls)  # nothing was run again
 
 
+def test_an_error_arrives_as_it_was_raised_and_the_connection_stays(cluster: Executor, tmp_path: Path) -> None:
+    import ray
+
+    with pytest.raises(InputError) as caught:
+        list(cluster.run(refuse, [Item("one", 3)], Stop()))
+    assert str(caught.value) == "expected an even number, got 3. Add one."
+    assert ray.is_initialized()
+    payload = {"value": 1, "marker": str(tmp_path / "calls")}
+    assert list(cluster.run(double, [Item("two", payload)], Stop())) == [("two", 2)]
+
+
+def test_what_an_item_needs_is_looked_for_on_every_machine_before_it_runs(cluster: Executor, tmp_path: Path) -> None:
+    payload = {"value": 1, "marker": str(tmp_path / "calls")}
+    with pytest.raises(InputError, match=r"photos on every machine of the Ray cluster, got nothing on .* share"):
+        list(cluster.run(double, [Item("one", payload, (str(tmp_path / "photos"),))], Stop()))
+    assert not (tmp_path / "calls").exists()
+    (tmp_path / "photos").mkdir()
+    assert list(cluster.run(double, [Item("one", payload, (str(tmp_path / "photos"),))], Stop())) == [("one", 2)]
+
+
+def test_machines_that_differ_are_refused() -> None:
+    from archwright.execution.ray import _compare
+
+    here = {"version": "1", "sizes": {"/a": 10, "/b": -1}}
+    _compare("m", here, {"version": "1", "sizes": {"/a": 10, "/b": -1}})
+    for there, message in (
+        ({"version": "1", "sizes": {"/a": 10, "/b": None}}, "/b on every machine of the Ray cluster, got nothing on m"),
+        ({"version": "1", "sizes": {"/a": 11, "/b": -1}}, "/a on every machine of the Ray cluster, got something else"),
+        ({"version": "2", "sizes": {"/a": 10, "/b": -1}}, "archwright 1 on m, got version 2"),
+    ):
+        with pytest.raises(InputError, match=message):
+            _compare("m", here, there)
+
+
 def test_an_address_that_does_not_answer() -> None:
     with pytest.raises(InputError, match="no answer"):
         make_executor("ray", 1, "127.0.0.1:9")
-    with pytest.raises(InputError, match="HOST:PORT"):
-        make_executor("ray", 1, "nowhere")
+    for address in ("nowhere", "127.0.0.1:99999", "127.0.0.1:", ":6379"):
+        with pytest.raises(InputError, match="HOST:PORT"):
+            make_executor("ray", 1, address)

@@ -80,8 +80,7 @@ def score_command(
         replicates=replicates,
         seed=seed,
     )
-    where = make_executor(executor, workers, address)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address) as where:
         log = ItemLog(Path(folder) / "scores.jsonl")
         scores = score_architectures(chosen, values, request, executor=where, log=log, progress=TerminalProgress())
     order = scores.best_first(scores.metrics[0])

@@ -29,6 +29,12 @@ class DataRequest:
         if self.split is not None:  # JSON has no tuples, and a request is hashed
             object.__setattr__(self, "split", tuple(self.split))
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Absolute paths that loading reads: a user's own folder or archive; named data sets are found by name."""
+        kind, _, argument = self.spec.partition(":")
+        return (str(Path(argument).absolute()),) if kind in ("folder", "npz", "kept") else ()
+
 
 @lru_cache(maxsize=2)
 def load_data(request: DataRequest) -> ImageData:

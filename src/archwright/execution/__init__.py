@@ -1,1 +1,1 @@
-"""Run independent work items: in process, in processes."""
+"""Run independent work items: in this process, in several, or on a Ray cluster."""

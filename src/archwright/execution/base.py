@@ -1,14 +1,16 @@
 """Run independent work items and record each as soon as it is done.
 
 An item is a key and a JSON payload; the work is a module-level function ``function(payload, stop)`` that returns JSON,
-so that it can run here, in another process or on another machine. Results are the same whatever the executor.
+so that it can run here, in another process or on another machine. Results are the same whatever the executor, and
+whatever the order in which items finish.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Self
 
 from archwright.errors import unknown_name
 from archwright.runs.files import Json
@@ -18,30 +20,66 @@ from archwright.runs.stop import Stop
 
 Work = Callable[[Json, Stop], Json]
 
+_CHEAP: set[Work] = set()
+
+
+def cheap(work: Work) -> Work:
+    """Mark work that costs less than sending it away: whatever the executor, :func:`run_items` does it here."""
+    _CHEAP.add(work)
+    return work
+
 
 @dataclass(frozen=True)
 class Item:
-    """One piece of independent work."""
+    """One piece of independent work.
+
+    Attributes:
+        key: its name among the items of a stage.
+        payload: what the work is given.
+        needs: absolute paths that the work reads; an executor of several machines refuses it where one lacks them.
+    """
 
     key: str
     payload: Json
+    needs: tuple[str, ...] = ()
 
 
-class Executor(Protocol):
-    """Something that runs items; results come back in any order."""
+class Executor(ABC):
+    """Something that runs items. One serves a whole run: made once, used for any number of batches, then closed.
 
-    workers: int
+    What it starts (processes, a connection) it starts when the first item comes and keeps until :meth:`close`.
+    """
 
+    workers: int = 1
+    """Items under way at once."""
+
+    @abstractmethod
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
-        """Yield (key, result) as items finish. When ``stop`` is requested, end what runs and raise."""
+        """Yield (key, result) as items finish, in any order.
+
+        When ``stop`` is requested, or an item raises, what is under way is ended and the reason is raised here; the
+        executor can be used again afterwards.
+        """
+
+    def close(self) -> None:  # noqa: B027 - not every executor starts something
+        """End what was started."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def run_items(
     executor: Executor, work: Work, items: Sequence[Item], log: ItemLog, stop: Stop, bar: Bar | None = None
 ) -> dict[str, Json]:
-    """Run the items that ``log`` does not have yet; return the results of all of ``items`` by key."""
+    """Run the items that ``log`` does not have yet; return the results of all of ``items`` by key, in their order."""
+    from archwright.execution.local import InProcess
+
     waiting = [item for item in items if item.key not in log.done]
-    for key, result in executor.run(work, waiting, stop) if waiting else ():
+    chosen = InProcess() if work in _CHEAP else executor
+    for key, result in chosen.run(work, waiting, stop) if waiting else ():
         log.record(key, result)
         if bar is not None:
             bar.advance()
@@ -50,7 +88,8 @@ def run_items(
 
 def make_executor(name: str = "here", workers: int = 1, address: str = "") -> Executor:
     """``here`` (this process), ``processes`` (``workers`` of one thread each) or ``ray`` (a cluster at ``address``)."""
-    from archwright.execution.local import InProcess, Processes
+    from archwright.execution.local import InProcess
+    from archwright.execution.processes import Processes
 
     if name == "here":
         return InProcess()

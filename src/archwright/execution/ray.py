@@ -5,18 +5,27 @@ Ray runs an item again when its worker dies; what is finished is recorded here, 
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+import archwright
 from archwright.errors import ArchwrightError, InputError, missing_extra
-from archwright.execution.base import Item, Work
+from archwright.execution.base import Executor, Item, Work
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
 
+RETRIES = 3
+"""How often Ray runs an item again whose worker died."""
+PROBE_SECONDS = 120
+"""How long a machine of the cluster may take to say what it has; it may have to start a worker first."""
 
-class RayExecutor:
-    """Items as Ray tasks of one CPU each.
+
+class RayExecutor(Executor):
+    """Items as Ray tasks of one CPU each; one connection for a whole run.
 
     Args:
         address: HOST:PORT of a running cluster's head; empty starts a local one with ``workers`` CPUs.
@@ -24,56 +33,116 @@ class RayExecutor:
     """
 
     def __init__(self, address: str = "", workers: int = 1) -> None:
+        if workers < 1:
+            raise InputError("at least one worker", str(workers))
         self.address, self.workers = address, workers
         if address:
             _check_address(address)
+        if "ray" not in sys.modules:
+            _set_environment(address)
         try:
             import ray
         except ImportError as error:
             raise missing_extra("ray", "ray", "running on a Ray cluster") from error
         self._ray: Any = ray
+        self._task: Any = None
+        self._joined = False
+        self._found: set[str] = set()
 
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
-        """As they finish; the connection is closed afterwards."""
-        ray = self._ray
-        joined = not ray.is_initialized()
-        if joined:
-            where = (
-                {"address": self.address} if self.address else {"num_cpus": self.workers, "include_dashboard": False}
-            )
-            ray.init(**where, logging_level="ERROR", log_to_driver=False)
-        task = ray.remote(num_cpus=1, max_retries=3)(_call)
-        queue, waiting = iter(items), {}
+        """As they finish."""
+        self._connect()
+        self._require({path for item in items for path in item.needs})
+        queue, waiting = iter(items), dict[Any, str]()
         try:
-            for item in queue:
-                waiting[task.remote(work, item.payload)] = item.key
-                if len(waiting) >= 2 * self.workers:
-                    break
-            while waiting:
-                stop.check()
-                done, _ = ray.wait(list(waiting), num_returns=1, timeout=0.2)
+            while True:
+                while len(waiting) < self.workers and (item := next(queue, None)) is not None:
+                    waiting[self._task.remote(work, item.payload)] = item.key
+                if not waiting:
+                    return
+                done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=0.2)
                 for reference in done:
                     key = waiting.pop(reference)
-                    following = next(queue, None)
-                    if following is not None:
-                        waiting[task.remote(work, following.payload)] = following.key
-                    yield key, self._result(reference, key)
+                    yield key, self._result(reference, f"the item {key}")
+                stop.check()
         finally:
             for reference in waiting:
-                ray.cancel(reference, force=True)
-            if joined:
-                ray.shutdown()
+                self._ray.cancel(reference, force=True)
 
-    def _result(self, reference: Any, key: str) -> Json:
+    def close(self) -> None:
+        """Leave the cluster; a local one ends."""
+        if self._joined:
+            self._ray.shutdown()
+        self._task, self._joined = None, False
+        self._found.clear()
+
+    def _connect(self) -> None:
+        if self._task is not None:
+            return
         ray = self._ray
+        if not ray.is_initialized():
+            where: dict[str, Any] = {"address": self.address}
+            if not self.address:
+                where = {"address": "local", "num_cpus": self.workers, "include_dashboard": False}
+            try:
+                ray.init(**where, logging_level="CRITICAL", log_to_driver=False)
+            except Exception as error:  # Ray raises its own, grpc's and built-in errors here
+                raise InputError(
+                    f"a Ray cluster that can be joined at {self.address or 'this machine'}",
+                    _one_line(error),
+                    "It needs this version of Ray, and RAY_AUTH_MODE here as there: token (with the cluster's token in "
+                    "~/.ray/auth_token) or disabled.",
+                ) from error
+            self._joined = True
+        self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(_call)
+
+    def _require(self, paths: set[str]) -> None:
+        """Refuse paths that a machine of the cluster lacks, and machines without this version of Archwright."""
+        new = sorted(paths - self._found)
+        if self._found and not new:
+            return
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        probe = self._ray.remote(num_cpus=0, max_retries=RETRIES)(_look)
+        asked = {}
+        for node in self._ray.nodes():
+            if node["Alive"]:
+                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                asked[node["NodeManagerHostname"]] = probe.options(scheduling_strategy=there).remote(new)
+        here = _look(new)
+        for machine, reference in asked.items():
+            _compare(machine, here, self._result(reference, f"the machine {machine}", PROBE_SECONDS))
+        self._found |= {"", *new}
+
+    def _result(self, reference: Any, what: str, seconds: float | None = None) -> Json:
+        errors = self._ray.exceptions
         try:
-            return ray.get(reference)
-        except ray.exceptions.RayTaskError as error:
-            raise error.as_instanceof_cause() from error
-        except ray.exceptions.WorkerCrashedError as error:
+            return self._ray.get(reference, timeout=seconds)
+        except errors.RayTaskError as error:
+            cause: Any = error.cause  # as it was raised there, without Ray's copy of the traceback in its text
+            raise cause from None
+        except errors.WorkerCrashedError:
             raise ArchwrightError(
-                f"the Ray worker of item {key} died again and again; what is finished is kept: resume."
+                f"the Ray worker of {what} died {RETRIES + 1} times; it may need more memory than there is. "
+                "What is finished is kept: resume."
+            ) from None
+        except errors.RayError as error:
+            raise ArchwrightError(
+                f"Ray could not finish {what}: {_one_line(error)} What is finished is kept: resume."
             ) from error
+
+
+def _set_environment(address: str) -> None:
+    """What Ray reads when it is imported; anything that the user has set stays.
+
+    The head of `ray start` asks for the token that it left in the home folder, and a driver that joins it sends that
+    only in token mode. A local cluster is Ray's own business.
+    """
+    given = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no lines beside ours
+    if address:
+        given["RAY_AUTH_MODE"] = "token"
+    for name, value in given.items():
+        os.environ.setdefault(name, value)
 
 
 def _call(work: Work, payload: Json) -> Json:
@@ -83,9 +152,37 @@ def _call(work: Work, payload: Json) -> Json:
     return work(payload, Stop())
 
 
+def _look(paths: Sequence[str]) -> dict[str, Json]:
+    """What this machine has: the version of Archwright, and for each path its size, -1 a folder, None nothing."""
+    sizes: dict[str, int | None] = {}
+    for text in paths:
+        path = Path(text)
+        sizes[text] = -1 if path.is_dir() else path.stat().st_size if path.is_file() else None
+    return {"version": archwright.__version__, "sizes": sizes}
+
+
+def _compare(machine: str, here: dict[str, Json], there: dict[str, Json]) -> None:
+    """Refuse a machine that has less than this one."""
+    if here["version"] != there["version"]:
+        raise InputError(f"archwright {here['version']} on {machine}", f"version {there['version']}")
+    for path, size in here["sizes"].items():
+        found = there["sizes"][path]
+        if found is None or found != size:
+            raise InputError(
+                f"{path} on every machine of the Ray cluster",
+                f"{'nothing' if found is None else 'something else'} on {machine}",
+                "Copy it there or share its folder; the work reads it on the machine where it runs.",
+            )
+
+
+def _one_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[0][:300].rstrip(".") + "."
+
+
 def _check_address(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise InputError("a Ray address HOST:PORT", repr(address))
     try:
         socket.create_connection((host, int(port)), timeout=3).close()

@@ -147,7 +147,7 @@ def score_architectures(
                 "request": request.to_json(),
                 "replicate": replicate,
             }
-            items.append(Item(f"{replicate}:{start}", payload))
+            items.append(Item(f"{replicate}:{start}", payload, request.data.needs))
     progress = progress or Progress()
     with progress.task("scoring", len(items), sum(item.key in log.done for item in items)) as bar:
         found = run_items(executor, score_chunk, items, log, stop or Stop(), bar)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,9 @@ class Settings:
     workers: int = 1
     progress: Progress = field(default_factory=Progress)
 
-    @property
+    @cached_property
     def executor(self) -> Executor:
-        """Where work items run."""
+        """Where work items run; :func:`reproduce` closes it."""
         return make_executor("processes", self.workers) if self.workers > 1 else make_executor("here")
 
     @property
@@ -133,7 +134,8 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON."""
     function: Callable[[Settings], Outcome] = reproductions.get(name)
     begin = time.perf_counter()
-    outcome = function(settings)
+    with settings.executor:
+        outcome = function(settings)
     result: dict[str, Json] = {
         "id": name,
         "scale": outcome.scale,

@@ -170,7 +170,7 @@ def _finish(method: Method, resumed: bool = False) -> SearchResult:
     """Do the stages that are not done yet, under the run's lock."""
     context = method.context
     run = context.run
-    with run.locked(), context.stop.on_signals():
+    with run.locked(), context.stop.on_signals(), context.executor:
         run.event("started", threads=context.device.threads)
         if resumed:
             _say_differences(context)

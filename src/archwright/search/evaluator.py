@@ -43,8 +43,10 @@ class Evaluator:
 
     def __call__(self, architectures: Sequence[Architecture], bar: Any = None) -> list[float]:
         """Percent, in the order given; equal architectures are evaluated once."""
-        items = {str(a): Item(str(a), self._payload(a)) for a in architectures}
-        work = look_up if self.context.task.table is not None else train_and_measure
+        task = self.context.task
+        needs = () if task.table is not None else task.data_request.needs
+        items = {str(a): Item(str(a), self._payload(a), needs) for a in architectures}
+        work = look_up if task.table is not None else train_and_measure
         results = run_items(self.context.executor, work, list(items.values()), self.log, self.context.stop, bar)
         return [results[str(a)]["accuracy"] for a in architectures]
 

@@ -15,6 +15,7 @@ import torch
 
 from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.request import DataRequest, load_data
+from archwright.execution.base import cheap
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
@@ -30,6 +31,7 @@ def _table(spec: str) -> Benchmark:
     return load_benchmark(spec)
 
 
+@cheap
 def look_up(payload: Json, stop: Stop) -> Json:
     """Accuracy of ``payload["architecture"]`` in a table, by the protocol that a search may look at."""
     table = _table(payload["benchmark"])
@@ -44,7 +46,8 @@ class TrainingJob:
 
     Attributes:
         split: the part the accuracy is measured on (``validation`` in a search, ``test`` once at the end).
-        checkpoints: folder for states inside the training, or None.
+        checkpoints: folder in a run for states inside the training, or None; a machine of a cluster that does not
+            share the run's folder keeps none.
     """
 
     data: DataRequest
@@ -124,4 +127,7 @@ def measure(network: Network, data: ImageData, split: str, device: str) -> Accur
 
 
 def _store(job: TrainingJob) -> Checkpoints | None:
-    return None if job.checkpoints is None else Checkpoints(Path(job.checkpoints))
+    """Where states are kept; nowhere on a machine that does not share the run's folder."""
+    folder = None if job.checkpoints is None else Path(job.checkpoints)
+    shared = folder is not None and any((parent / "run.json").is_file() for parent in folder.parents)
+    return Checkpoints(folder) if folder is not None and shared else None

@@ -94,7 +94,7 @@ class Network(nn.Module):
 class Space(ABC, Generic[A]):
     """A set of architectures: how to make, read, write, encode, vary, count and build them."""
 
-    name: ClassVar[str]
+    name: str
     operations: ClassVar[tuple[str, ...]]
     """Names of the candidate operations, in the order of the columns of an encoding."""
     scales: ClassVar[Mapping[str, Scale]]
@@ -105,6 +105,11 @@ class Space(ABC, Generic[A]):
     """Whether :meth:`memory_bytes` is there."""
     additive_costs: ClassVar[bool] = False
     """Whether each change that :meth:`neighbours` makes costs the same whatever the rest of the architecture is."""
+
+    @property
+    def builds_networks(self) -> bool:
+        """Whether :meth:`build` and :meth:`cost` work; a space without serves only a user's own function."""
+        return True
 
     def at_scale(self, scale: Scale) -> Space[A]:
         """The space of the architectures that networks of ``scale`` have: itself, unless they say their own widths."""

@@ -1,8 +1,15 @@
-"""The registered spaces; listing them imports no torch."""
+"""The registered spaces, and spaces by other texts; listing the registered ones imports no torch."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from archwright.errors import InputError
+from archwright.references import refer, resolve
 from archwright.registry import Entry, Registry
+
+if TYPE_CHECKING:
+    from archwright.spaces.base import Space
 
 spaces = Registry(
     "space",
@@ -19,3 +26,28 @@ spaces = Registry(
     Entry("mbconv", "archwright.spaces.mbconv:MBCONV", "mobile networks: 5 stages of 2 to 4 blocks, 12 configurations"),
     Entry("darts", "archwright.spaces.darts:DARTS", "normal and reduction cell, 4 nodes x 2 inputs x 7 operations"),
 )
+
+
+def find_space(text: str) -> Space[Any]:
+    """The space that ``text`` names: registered, ``choices:{"depth": [2, 3]}``, or ``MODULE:OBJECT``."""
+    from archwright.spaces.base import Space
+    from archwright.spaces.choice_space import SPEC, ChoiceSpace
+
+    if text.startswith(SPEC):
+        return ChoiceSpace.from_spec(text.removeprefix(SPEC))
+    found = resolve(text, "space") if ":" in text else spaces.get(text)
+    if isinstance(found, type) and issubclass(found, Space):
+        found = found()
+    if not isinstance(found, Space):
+        raise InputError("a space", f"{type(found).__name__} at {text}", "See archwright.spaces.base.Space.")
+    return found
+
+
+def name_space(space: Space[Any]) -> str:
+    """A text by which :func:`find_space` finds ``space``."""
+    from archwright.spaces.choice_space import ChoiceSpace
+
+    if space.name in spaces and spaces.get(space.name) is space:
+        return str(space.name)
+    spec = space.spec if isinstance(space, ChoiceSpace) else None
+    return spec if spec is not None else refer(space)

@@ -1,0 +1,243 @@
+"""A whole space in one line: named choices, of which an architecture takes one each.
+
+    ChoiceSpace({"depth": [2, 3, 4], "width": [16, 32], "activation": ["relu", "silu"]})
+
+It serves a user's own function (``evaluate=``), and with ``build`` it makes networks to be trained like any other.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from archwright.errors import InputError
+from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
+from archwright.spaces.counting import count_network
+from archwright.spaces.operations import Cost
+
+SPEC = "choices:"
+"""Before the JSON of a space's choices, or the path of a file with it, where a space is named by text."""
+_ENUMERATED = 100_000
+"""Spaces up to this many architectures can be listed whole."""
+
+
+@dataclass(frozen=True)
+class Choice(Architecture, Mapping[str, Any]):
+    """One value for each name, read like a dict (``architecture["depth"]``, ``dict(architecture)``), JSON as text."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __getitem__(self, name: str) -> Any:
+        return json.loads(self.text)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(json.loads(self.text))
+
+    def __len__(self) -> int:
+        return len(json.loads(self.text))
+
+
+Build = Callable[[Choice, Scale], nn.Module]
+
+
+class ChoiceSpace(Space[Choice]):
+    """All combinations of the given choices.
+
+    Args:
+        choices: for each name the values it may take, each of them plain JSON.
+        build: makes the network of an architecture for images and classes of a scale; without it the space has no
+            networks, and a search needs a function that evaluates architectures.
+        name: for people.
+
+    Example:
+        >>> space = ChoiceSpace({"depth": [2, 3], "width": [16, 32, 64]})
+        >>> space.size, str(space.parse('{"width": 32, "depth": 2}'))
+        (6, '{"depth": 2, "width": 32}')
+    """
+
+    operations: ClassVar[tuple[str, ...]] = ("choice",)
+    scales: ClassVar[Mapping[str, Scale]] = {"small": Scale(channels=16, cells=1)}
+
+    def __init__(self, choices: Mapping[str, Iterable[Any]], build: Build | None = None, name: str = "choices") -> None:
+        self.name = name
+        self.choices = _checked(choices)
+        self._build = build
+        self._texts = {name: [json.dumps(value) for value in values] for name, values in self.choices.items()}
+        self._costs: dict[tuple[Choice, Scale], Cost] = {}
+
+    @classmethod
+    def from_spec(cls, text: str) -> ChoiceSpace:
+        """From what follows ``choices:``: JSON such as ``{"depth": [2, 3]}``, or the path of a file with it."""
+        try:
+            content = text if text.lstrip().startswith("{") else Path(text).read_text()
+            choices = json.loads(content)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f'a JSON object or a file with one after {SPEC!r}, as {{"depth": [2, 3]}}', str(error)
+            ) from error
+        if not isinstance(choices, dict):
+            raise InputError(f"a JSON object after {SPEC!r}", type(choices).__name__)
+        return cls(choices)
+
+    @property
+    def spec(self) -> str | None:
+        """The text that makes this space again; None where it builds networks, for which there is no text."""
+        return None if self._build else SPEC + json.dumps(self.choices)
+
+    @property
+    def builds_networks(self) -> bool:
+        """Whether the space was given a function that builds them."""
+        return self._build is not None
+
+    @property
+    def size(self) -> int:
+        """How many combinations there are."""
+        return math.prod(map(len, self.choices.values()))
+
+    def enumerated(self) -> Iterator[Choice] | None:
+        """All combinations, the last choice changing fastest."""
+        if self.size > _ENUMERATED:
+            return None
+        ranges = [range(len(values)) for values in self.choices.values()]
+        return (self._choice(picks) for picks in itertools.product(*ranges))
+
+    @property
+    def decisions(self) -> dict[str, tuple[int, int]]:
+        """One row a name, one column a value."""
+        return {name: (1, len(values)) for name, values in self.choices.items()}
+
+    def _choice(self, picks: Iterable[int]) -> Choice:
+        """The architecture with these positions, one for each name."""
+        pairs = zip(self._texts.items(), picks, strict=True)
+        return Choice("{" + ", ".join(f"{json.dumps(name)}: {texts[int(pick)]}" for (name, texts), pick in pairs) + "}")
+
+    def _picks(self, architecture: Choice) -> list[int]:
+        values = json.loads(architecture.text)
+        return [texts.index(json.dumps(values[name])) for name, texts in self._texts.items()]
+
+    def sample(self, rng: np.random.Generator) -> Choice:
+        """A uniformly random combination."""
+        return self._choice(int(rng.integers(len(values))) for values in self.choices.values())
+
+    def parse(self, text: str) -> Choice:
+        """The architecture written as a JSON object with one value for each name."""
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise InputError(f"a JSON object with {', '.join(self.choices)}", f"{text!r} ({error})") from error
+        if not isinstance(values, dict) or set(values) != set(self.choices):
+            got = ", ".join(values) if isinstance(values, dict) else type(values).__name__
+            raise InputError(f"a value for each of {', '.join(self.choices)}", got or "none")
+        for name, texts in self._texts.items():
+            if json.dumps(values[name]) not in texts:
+                raise InputError(f"one of {', '.join(texts)} for {name!r}", json.dumps(values[name]))
+        return self._choice(self._texts[name].index(json.dumps(values[name])) for name in self._texts)
+
+    def encode(self, architecture: Choice) -> Encoding:
+        """One-hot rows."""
+        found: Encoding = {}
+        for (name, (_, columns)), pick in zip(self.decisions.items(), self._picks(architecture), strict=True):
+            found[name] = np.zeros((1, columns), dtype=np.int8)
+            found[name][0, pick] = 1
+        return found
+
+    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Choice:
+        """The architecture of one-hot rows."""
+        rows = self.check_encoding(encoding)
+        for name, row in rows.items():
+            if row.sum() != 1:
+                raise InputError(f"exactly one choice for {name!r}", str(int(row.sum())))
+        return self._choice(int(row[0].argmax()) for row in rows.values())
+
+    def neighbours(self, architecture: Choice) -> list[Choice]:
+        """Every architecture that differs in one value."""
+        picks = self._picks(architecture)
+        return [
+            self._choice([*picks[:slot], other, *picks[slot + 1 :]])
+            for slot, values in enumerate(self.choices.values())
+            for other in range(len(values))
+            if other != picks[slot]
+        ]
+
+    def crossover(self, first: Choice, second: Choice, rng: np.random.Generator) -> Choice:
+        """Each value from one of the parents."""
+        pairs = zip(self._picks(first), self._picks(second), strict=True)
+        return self._choice([pair[int(rng.integers(2))] for pair in pairs])
+
+    def canonical(self, architecture: Choice) -> Choice:
+        """Itself: nothing is known of which choices come to the same."""
+        return architecture
+
+    def is_connected(self, architecture: Choice) -> bool:
+        """Always."""
+        return True
+
+    def total_stride(self, scale: Scale) -> int:
+        """Unknown; an image needs at least a pixel."""
+        return 1
+
+    def build(self, architecture: Choice, scale: Scale) -> Network:
+        """What the user's function makes of it."""
+        if self._build is None:
+            raise InputError(
+                "a space that builds networks", f"the choices {', '.join(self.choices)} alone", "Give it build=."
+            )
+        self.check_scale(scale)
+        network = self._build(architecture, scale)
+        if not isinstance(network, nn.Module):
+            raise InputError("a torch module from the space's build function", type(network).__name__)
+        return network if isinstance(network, Network) else OwnNetwork(network)
+
+    def cost(self, architecture: Choice, scale: Scale) -> Cost:
+        """Counted on the network, built without memory (on torch's ``meta`` device)."""
+        key = (architecture, scale)
+        if key not in self._costs:
+            with torch.device("meta"), torch.random.fork_rng(devices=[]):
+                self._costs[key] = count_network(self.build(architecture, scale), scale)
+        return self._costs[key]
+
+
+class OwnNetwork(Network):
+    """A user's module in the form of our networks."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, classes)."""
+        logits: Tensor = self.body(x)
+        return logits
+
+
+def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
+    """Names with at least one plain value each and two architectures in all."""
+    if not isinstance(choices, Mapping) or not choices:
+        raise InputError('choices such as {"depth": [2, 3], "width": [16, 32]}', repr(choices))
+    found: dict[str, list[Any]] = {}
+    for name, values in choices.items():
+        if not isinstance(name, str) or isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise InputError("a list of values for each name", f"{values!r} for {name!r}")
+        found[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
+        try:
+            texts = [json.dumps(value, allow_nan=False) for value in found[name]]
+        except (TypeError, ValueError) as error:
+            raise InputError(f"plain JSON values for {name!r}", str(error)) from error
+        if not texts or len(set(texts)) < len(texts):
+            raise InputError(f"different values for {name!r}, one at least", ", ".join(texts) or "none")
+    if math.prod(map(len, found.values())) < 2:
+        raise InputError("at least two architectures in a space", f"one: {found}")
+    return found
