@@ -65,9 +65,12 @@ def runs_show(run: str, as_json: bool) -> None:
 @runs.command("resume")
 @click.argument("run", default="last")
 @click.option("--limit", type=float, multiple=True, help="A further latency limit in ms, for a binas run; repeatable.")
+@click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
 @click.option("--minutes", type=float, help="Time budget of this session.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_json: bool) -> None:
+def runs_resume(
+    run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, as_json: bool
+) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
     from archwright.runs.progress import TerminalProgress
@@ -75,7 +78,8 @@ def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_js
     from archwright.search.engine import resume
 
     folder = find_run(run).folder
-    show_answer(resume(folder, latency_ms=limit, minutes=minutes, progress=TerminalProgress()), as_json)
+    found = resume(folder, latency_ms=limit, remeasure=remeasure, minutes=minutes, progress=TerminalProgress())
+    show_answer(found, as_json)
 
 
 @cli.command()

@@ -57,9 +57,11 @@ def _method_command(name: str) -> click.Command:
         click.Option(
             ["--run"], type=click.Path(path_type=Path), help="Folder of the run; default: a new one in ./runs."
         ),
-        click.Option(["--minutes"], type=float, help="Time budget; the search ends with what it has."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object as the last line of stdout."),
     ]
+
+    if "minutes" not in own.model_fields:
+        params.append(click.Option(["--minutes"], type=float, help="Time budget; the search ends with what it has."))
 
     def callback(**values: Any) -> None:
         _run(name, set(own.model_fields), values)

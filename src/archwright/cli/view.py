@@ -85,15 +85,21 @@ def _show_models(result: SearchResult) -> None:
     console.print(f"* best on validation. Accuracies have their 95 % interval; they are on {on}.", markup=False)
     console.print(f"Files: {', '.join(one.get('onnx', one['model']) for one in answer['models'])}", markup=False)
     least, most = answer["reachable_ms"]
-    console.print(
-        f"Latency: {answer['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms; the exact front has "
-        f"{answer['front_points']} networks (artifacts/front.json).",
-        markup=False,
-    )
+    console.print(f"Latency: {answer['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms.", markup=False)
+    if answer["beside"]:
+        simple = [_beside(name, one) for name, one in answer["beside"].items()]
+        console.print(f"Beside it, on the same images: {', '.join(simple)}.", markup=False)
+    if answer["verdict"]:
+        console.print(answer["verdict"], style="bold yellow", markup=False)
     for sentence in answer["insights"]:
         console.print(f"- {sentence}", markup=False)
     console.print(f"Run: {answer['run']} ({answer['seconds']:.0f} s)", markup=False)
     console.print(f"Use the best with: archwright predict {answer['run']} IMAGE...", markup=False)
+
+
+def _beside(name: str, one: dict[str, Any]) -> str:
+    latency = f" ({one['latency_ms']:.3g} ms)" if "latency_ms" in one else ""
+    return f"{name} {one['accuracy']:.1f} %{latency}"
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:

@@ -60,7 +60,7 @@ def search(
     Args:
         method: registered name (``archwright methods`` lists them).
         run: folder of the run; a new one in the runs root by default.
-        minutes: time budget.
+        minutes: time budget; a method that has an option of this name plans with it, others are stopped at its end.
         progress: where to show what happens; silent by default.
         options: the method's own options; they may also be given as further keyword arguments.
         settings: fields of :class:`~archwright.search.configuration.Configuration`.
@@ -74,7 +74,9 @@ def search(
     if not values.get("data") and not values.get("benchmark"):
         values["data"] = "digits"
     chosen: type[Method] = methods.get(method)
-    values.setdefault("space", chosen.default_space)
+    if "minutes" in chosen.Options.model_fields and minutes is not None:
+        values["options"]["minutes"], minutes = minutes, None  # it plans with them, and need not be stopped
+    values = chosen.completed(values)
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
     stop, progress = Stop(minutes), progress or Progress()
     device = _compute_device(configuration)
@@ -92,6 +94,7 @@ def resume(
     folder: Path | str,
     *,
     latency_ms: Sequence[float] = (),
+    remeasure: bool = False,
     minutes: float | None = None,
     progress: Progress | None = None,
 ) -> SearchResult:
@@ -100,11 +103,14 @@ def resume(
     Args:
         folder: of the run.
         latency_ms: further latency limits for a run whose method answers several: only what they need is done.
+        remeasure: make the latency table anew and time the networks again; nothing is trained again for it.
         minutes: time budget of this session.
         progress: where to show what happens; silent by default.
     """
     run = Run.open(Path(folder))
     stop, progress = Stop(minutes), progress or Progress()
+    if remeasure:
+        _forget_latencies(reopened(run, stop, progress))
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
     answer = run.folder / "artifacts" / "result.json"
@@ -122,6 +128,17 @@ def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method
     context = Context(configuration, run, _compute_device(configuration), stop, progress)
     method: Method = methods.get(configuration.method)(context)
     return method
+
+
+def _forget_latencies(method: Method) -> None:
+    """Let a run measure its latencies again; what it trained stays."""
+    run = method.context.run
+    if not method.redone_for_latency:
+        raise InputError("a run of a method that measures latencies (binas)", f"one of {method.name!r}")
+    with run.locked():
+        for name in method.timed_items:
+            (run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
+        run.reopen({}, method.redone_for_latency)
 
 
 def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> SearchResult:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -53,6 +53,15 @@ class Method(ABC):
     """The space of a search that names none."""
     redone_for_limits: ClassVar[tuple[str, ...]] = ()
     """Stages that a finished run does again when it is asked for further limits; empty where it cannot be."""
+    redone_for_latency: ClassVar[tuple[str, ...]] = ()
+    """Stages that are done again when latencies are to be measured anew; empty where none are measured."""
+    timed_items: ClassVar[tuple[str, ...]] = ()
+    """Logs of latencies, which are forgotten then."""
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a search with what the method chooses where the user said nothing."""
+        return {"space": cls.default_space, **values}
 
     def __init__(self, context: Context) -> None:
         self.context = context
