@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.costs.measure import Timing
-from archwright.costs.tables import Entry, LatencyTable, Provenance, end_key, parts, start_key
+from archwright.costs.tables import Entry, LatencyTable, Provenance, parts
 from archwright.spaces.mbconv import MbConv, scale_for
 
 
@@ -18,14 +18,10 @@ def counted_table(
 ) -> Path:
     """A table of the space at that size: .01 ms a block and 1 ms a million multiply-accumulates; .1 ms at each end."""
     space = MbConv(scale_for(image_size, classes, image_channels))
-    shape = (space.stages, space.most_blocks, len(space.configurations))
     entries = dict.fromkeys(parts(space), 0.1)
-    for stage in range(shape[0]):
-        for block in range(shape[1]):
-            for configuration in range(shape[2]):
-                geometry = space.geometry(stage, block, configuration)
-                entries[str(geometry)] = 0.01 + geometry.cost().macs / 1e6
-    assert entries[start_key(space.scale)] == entries[end_key(space)] == 0.1
+    for geometry in (space.part(*place) for place in space.places()):
+        entries[str(geometry)] = 0.01 + geometry.cost().macs / 1e6
+    assert entries[str(space.start())] == entries[str(space.end())] == 0.1
     provenance = Provenance.here(Timing())
     if device is not None:
         provenance = provenance.model_copy(update={"device": device})

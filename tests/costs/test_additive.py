@@ -8,7 +8,6 @@ import torch
 
 from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.errors import InputError
-from archwright.solvers.problem import StagedProblem
 from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.mbconv_network import InvertedResidual
 
@@ -17,16 +16,7 @@ from archwright.spaces.mbconv_network import InvertedResidual
 def test_sums_are_the_costs_of_architectures(name: str) -> None:
     space = MbConv(SCALES[name])
     costs = counted_costs(space)
-    shape = (space.stages, space.most_blocks, len(space.configurations))
-    problem = StagedProblem(
-        block_values=np.zeros(shape),
-        block_costs=costs.block_costs,
-        depth_values=np.zeros(shape[:2]),
-        depth_costs={},
-        depths=(space.scale.depths,) * space.stages,
-        fixed_value=0.0,
-        fixed_costs=costs.fixed_costs,
-    )
+    problem = costs.problem(space)
     rng = np.random.default_rng(0)
     for architecture in (space.heaviest(), space.lightest(), space.sample(rng)):
         counted = space.cost(architecture, space.scale)
@@ -39,7 +29,7 @@ def test_sums_are_the_costs_of_architectures(name: str) -> None:
 
 def test_memory_is_weights_and_kept_activations() -> None:
     space = MbConv(SCALES["mbconv-8"])
-    geometry = space.geometry(1, 0, 4)  # no squeeze-excite, strided
+    geometry = space.part(1, 0, 4)  # no squeeze-excite, strided
     block = InvertedResidual(geometry).eval()
     kept = 0
 

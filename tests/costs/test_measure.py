@@ -10,7 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from archwright.costs.measure import Latency, Timing, device_name, measure, time_calls, torch_threads, versions
+from archwright.costs.measure import (
+    Latency,
+    Stopwatch,
+    Timing,
+    device_name,
+    measure,
+    time_calls,
+    torch_threads,
+    versions,
+)
 from archwright.errors import InputError
 
 
@@ -102,3 +111,15 @@ def test_bad_settings(bad: dict[str, Any]) -> None:
 def test_provenance() -> None:
     assert device_name()
     assert versions("eager")["torch"] == torch.__version__
+
+
+def test_training_steps_have_gradients_and_leave_the_weights() -> None:
+    module = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8))
+    before = [parameter.clone() for parameter in module.parameters()]
+    watch = Stopwatch(module, (8, 4, 4), Timing(batch=4, warm_up=0, training=True))
+    assert (watch.times_ms(3) > 0).all()
+    inside = watch._module
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in inside.parameters())
+    assert all(torch.equal(old, new) for old, new in zip(before, inside.parameters(), strict=True))
+    with pytest.raises(InputError, match="eager"):
+        Timing(backend="onnxruntime", training=True)

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.costs import tables
+from archwright.costs.additive import counted_costs
 from archwright.costs.measure import Timing
 from archwright.costs.tables import ROUNDS, Correction, LatencyTable, fit_correction, measure_table, parts
 from archwright.errors import InputError
 from archwright.solvers import StagedProblem, milp
+from archwright.spaces.compact import SCALES as COMPACT_SCALES
+from archwright.spaces.compact import Compact
 from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.mbconv_network import MbConvNetwork
 
@@ -51,9 +54,9 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_equal_blocks_are_measured_once(calls: list[str]) -> None:
     table = measure_table(SPACE)
-    # The first stage's blocks are all equal, the second's but for its strided first; start and end.
-    assert len(table.entries) == (1 + 2) * 12 + 2
-    assert calls.count("InvertedResidual") == ROUNDS * 36
+    # A stage's blocks are all equal but the first, which has no skip though the first stage's widths coincide.
+    assert len(table.entries) == (2 + 2) * 12 + 2
+    assert calls.count("InvertedResidual") == ROUNDS * 48
     assert calls.count("MbConvNetwork") == ROUNDS * 22
 
 
@@ -81,7 +84,7 @@ def test_interrupted_measurement_goes_on(calls: list[str], tmp_path: Path) -> No
         measure_table(SPACE, log=log, progress=stop)
     assert len(calls) == 80
     resumed = measure_table(SPACE, log=log)
-    assert len(calls) == ROUNDS * (38 + 22)
+    assert len(calls) == ROUNDS * (50 + 22)
     assert resumed == measure_table(SPACE)
     with pytest.raises(InputError, match="as it was begun"):
         measure_table(SPACE, Timing(batch=2), log=log)
@@ -93,7 +96,7 @@ def test_a_table_survives_its_file(calls: list[str], tmp_path: Path) -> None:
     assert LatencyTable.load(tmp_path / "table.json") == table
     written = json.loads((tmp_path / "table.json").read_text())
     assert set(written["provenance"]) == {
-        *("device", "backend", "threads", "batch", "dtype", "warm_up", "repeats", "versions")
+        *("device", "backend", "threads", "batch", "dtype", "warm_up", "repeats", "training", "versions")
     }
 
 
@@ -195,3 +198,18 @@ def test_really_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = table.costs(small)
     assert costs.block_costs["latency_ms"].shape == (2, 2, 1)
     assert (costs.block_costs["latency_ms"] > 0).all()
+
+
+def test_step_times_of_a_space_with_widths_are_one_more_resource(calls: list[str]) -> None:
+    space = Compact(COMPACT_SCALES["compact-8"].changed(channels=8, width_choices=(1.0, 2.0), depths=(1, 2)))
+    table = measure_table(space, Timing(batch=8, repeats=5, training=True))
+    assert table.provenance.training
+    costs = table.costs(space, "step_ms") | counted_costs(space)
+    problem = costs.problem(space)
+    rng = np.random.default_rng(5)
+    for architecture in (space.sample(rng) for _ in range(5)):
+        # The fake device takes a millisecond for a thousand parameters, with the correction for none.
+        _, summed = problem.evaluate(space.to_choice(architecture))
+        assert summed["step_ms"] == pytest.approx(summed["params"] / 1e3)
+    with pytest.raises(InputError, match="training"):
+        table.check(space, timing=Timing(batch=8))

@@ -53,21 +53,20 @@ def latency_command(
     from archwright.errors import InputError
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import runs_root
-    from archwright.spaces.mbconv import MbConv
-    from archwright.spaces.mbconv_scale import MbConvScale
     from archwright.spaces.registry import spaces
+    from archwright.spaces.staged import StagedSpace
 
     measured = spaces.get(space)
-    if not isinstance(measured, MbConv):
-        raise InputError("a space made of blocks (mbconv)", repr(space))
+    if not isinstance(measured, StagedSpace):
+        raise InputError("a space made of blocks (mbconv, compact)", repr(space))
     if data is not None:
         images = load_data(DataRequest(data, 0))
         image_size, classes, image_channels = images.image_size, images.classes, images.image_channels
     named = measured.named_scale(preset, classes, image_size, image_channels)
-    chosen = MbConv(MbConvScale.of(named).changed(width=width))
+    chosen = measured.at_scale(named if width is None else named.changed(width=width))
     timing = Timing(backend, threads, batch, dtype, warm_up, repeats)  # type: ignore[arg-type]
     scale = chosen.scale
-    shape = f"{scale.image_channels}x{image_size}px-{scale.classes}classes-width{scale.width:g}"
+    shape = f"{scale.image_channels}x{image_size}px-{scale.classes}classes" + f"-width{width}" * (width is not None)
     name = f"{space}-{preset}-{shape}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
     path = out or runs_root() / "latency" / name
     log, begin = path.with_suffix(".jsonl"), time.perf_counter()

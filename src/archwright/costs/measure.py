@@ -1,6 +1,7 @@
 """How long a network or a part of one takes on this machine: warm-up, repeats, median and spread, in milliseconds.
 
-Networks are timed in evaluation mode and without gradients, in PyTorch (eager, channels_last) or in ONNX Runtime.
+Networks are timed in evaluation mode and without gradients, in PyTorch (eager, channels_last) or in ONNX Runtime. With
+``training`` a whole step is timed instead: forward, backward, update.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from archwright.errors import InputError, missing_extra
 
 Backend = Literal["eager", "onnxruntime"]
 Dtype = Literal["float32", "bfloat16", "float16"]
+
+MOST_IMAGE_CHANNELS = 4
+"""Inputs with more channels than this are not images, so that training needs their gradient too."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class Timing:
         dtype: of weights and images; ONNX Runtime takes float32 only.
         warm_up: calls before the first that counts.
         repeats: calls that count.
+        training: whether a call is a training step on the batch instead of a prediction.
     """
 
     backend: Backend = "eager"
@@ -62,6 +67,7 @@ class Timing:
     dtype: Dtype = "float32"
     warm_up: int = 10
     repeats: int = 50
+    training: bool = False
 
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
@@ -72,6 +78,8 @@ class Timing:
             raise InputError(
                 "dtype float32 with ONNX Runtime", self.dtype, "Measure other dtypes with the eager back end."
             )
+        if self.training and self.backend != "eager":
+            raise InputError("the eager back end for training steps", self.backend)
         for name, least in (("threads", 1), ("batch", 1), ("warm_up", 0), ("repeats", 1)):
             if getattr(self, name) < least:
                 raise InputError(f"at least {least} for {name}", str(getattr(self, name)))
@@ -95,15 +103,25 @@ class Stopwatch:
     """
 
     def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
-        self.timing = timing
-        example = torch.randn(timing.batch, *shape, generator=torch.Generator().manual_seed(0))
-        make = _onnx_call if timing.backend == "onnxruntime" else _eager_call
-        self._call = make(copy.deepcopy(module).eval(), example, timing)
+        self.timing, self.shape = timing, shape
+        self._module = copy.deepcopy(module).train(timing.training)
+        if not timing.training:
+            make = _onnx_call if timing.backend == "onnxruntime" else _eager_call
+            self._call = make(self._module, self._example(), timing)
 
     def times_ms(self, repeats: int) -> NDArray[np.float64]:
         """Milliseconds of each of ``repeats`` calls after the warm-up, (repeats,)."""
-        with torch_threads(self.timing.threads), torch.inference_mode():
-            return time_calls(self._call, self.timing.warm_up, repeats)
+        with torch_threads(self.timing.threads):
+            if self.timing.training:
+                # Made anew each time: the batches of some hundred parts would not fit into memory together.
+                return time_calls(
+                    _training_call(self._module, self._example(), self.timing), self.timing.warm_up, repeats
+                )
+            with torch.inference_mode():
+                return time_calls(self._call, self.timing.warm_up, repeats)
+
+    def _example(self) -> torch.Tensor:
+        return torch.randn(self.timing.batch, *self.shape, generator=torch.Generator().manual_seed(0))
 
 
 def measure(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> Latency:
@@ -128,6 +146,23 @@ def _eager_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Cal
     prepared = module.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
     example = example.to(dtype).contiguous(memory_format=torch.channels_last)
     return lambda: prepared(example)
+
+
+def _training_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
+    """Forward, backward and an update by nothing, which leaves the weights as they are."""
+    dtype = getattr(torch, timing.dtype)
+    prepared = module.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    example = example.to(dtype).contiguous(memory_format=torch.channels_last)
+    example.requires_grad_(example.shape[1] > MOST_IMAGE_CHANNELS)
+    optimizer = torch.optim.SGD(prepared.parameters(), lr=0.0, momentum=0.9, nesterov=True, weight_decay=1e-4)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        example.grad = None
+        prepared(example).square().mean().backward()
+        optimizer.step()
+
+    return step
 
 
 def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:

@@ -1,9 +1,12 @@
-"""Latency tables: what every block of an mbconv space takes on one device, and the milliseconds of whole networks.
+"""Latency tables: what every block of a staged space takes on one device, and the milliseconds of whole networks.
 
 A table is one JSON file that says how it was measured. Blocks are measured alone and run from a warm cache, so plain
 sums are too low; an affine correction fitted on whole networks is part of the table:
 
     latency_ms = slope * (sum of the parts) + intercept_ms
+
+With ``Timing(training=True, batch=...)`` the same table holds milliseconds of a *training step* of each part: training
+time is additive like latency, and ``table.costs(space, "step_ms")`` makes it a resource that limits can be on.
 
 Everything is timed in several rounds, each in another order, and its quickest round counts: other work on the machine
 only adds time, and a few seconds of it reach one round of a part, hardly all of them.
@@ -15,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +26,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy.optimize import least_squares
 from torch import nn
 
-from archwright.costs.additive import StagedCosts, block_table
+from archwright.costs.additive import StagedCosts, staged_costs
 from archwright.costs.measure import Latency, Stopwatch, Timing, device_name, versions
 from archwright.errors import InputError
 from archwright.runs.files import JsonLines, read_json, write_json
-from archwright.spaces.mbconv import MbConv, MbConvArchitecture
-from archwright.spaces.mbconv_network import InvertedResidual, NetworkEnd, make_start
-from archwright.spaces.mbconv_scale import MbConvScale
+from archwright.solvers.problem import StagedChoice
+from archwright.spaces.base import Architecture
+from archwright.spaces.staged import StagedSpace
 
 FEWEST_NETWORKS = 20
 """Random networks an affine correction needs, beside the lightest and the heaviest of the space."""
@@ -52,6 +56,7 @@ class Provenance(_Frozen):
     dtype: str
     warm_up: int = Field(ge=0)
     repeats: int = Field(ge=1)
+    training: bool = False
     versions: dict[str, str]
 
     @classmethod
@@ -106,7 +111,7 @@ class LatencyTable(_Frozen):
                 f"a latency table in {path}", "; ".join(problems[:5]) + more, "Measure it again, in milliseconds."
             ) from error
 
-    def check(self, space: MbConv, *, timing: Timing | None = None, device: str | None = None) -> None:
+    def check(self, space: StagedSpace[Any], *, timing: Timing | None = None, device: str | None = None) -> None:
         """Refuse a table that lacks blocks of ``space``, or was measured on another device or in another way.
 
         Args:
@@ -127,12 +132,12 @@ class LatencyTable(_Frozen):
                 f"one of {self.provenance.device!r}",
                 "Name that device if it is the target.",
             )
-        for name in ("backend", "threads", "batch", "dtype") if timing else ():
+        for name in ("backend", "threads", "batch", "dtype", "training") if timing else ():
             wanted, found = getattr(timing, name), getattr(self.provenance, name)
             if wanted != found:
                 raise InputError(f"a latency table with {name} {wanted}", f"{found}", "Measure one for these settings.")
 
-    def costs(self, space: MbConv, resource: str = "latency_ms") -> StagedCosts:
+    def costs(self, space: StagedSpace[Any], resource: str = "latency_ms") -> StagedCosts:
         """Latency for the solvers: LAT = fixed + sum over present blocks, corrected where that was fitted.
 
         Tables of several devices join by ``|`` under different names of ``resource``, and a limit on each goes to
@@ -140,35 +145,21 @@ class LatencyTable(_Frozen):
         """
         self.check(space)
         slope, intercept = (self.correction.slope, self.correction.intercept_ms) if self.correction else (1.0, 0.0)
-        blocks = slope * block_table(space, lambda block: self.entries[str(block)].median_ms)
-        fixed = self.entries[start_key(space.scale)].median_ms + self.entries[end_key(space)].median_ms
-        return StagedCosts({resource: blocks}, {resource: slope * fixed + intercept})
+        costs = staged_costs(space, resource, lambda part: self.entries[str(part)].median_ms)
+        return StagedCosts(
+            {name: slope * table for name, table in costs.block_costs.items()},
+            {name: slope * fixed + intercept for name, fixed in costs.fixed_costs.items()},
+            {name: slope * table for name, table in costs.depth_costs.items()},
+        )
 
-    def predict(self, space: MbConv, architectures: Sequence[MbConvArchitecture]) -> NDArray[np.float64]:
+    def predict(self, space: StagedSpace[Any], architectures: Sequence[Architecture]) -> NDArray[np.float64]:
         """Milliseconds of each architecture, (n,)."""
-        costs = self.costs(space)
-        blocks, fixed = costs.block_costs["latency_ms"], costs.fixed_costs["latency_ms"]
-        chosen = np.stack([space.to_choice(architecture).configurations for architecture in architectures])
-        stage, block = np.indices(chosen.shape[1:])
-        terms = blocks[stage, block, np.maximum(chosen, 0)]
-        total: NDArray[np.float64] = fixed + np.where(chosen >= 0, terms, 0.0).sum((1, 2))
-        return total
+        choices = StagedChoice.stack([space.to_choice(architecture) for architecture in architectures])
+        costs: NDArray[np.float64] = self.costs(space).problem(space).evaluate(choices)[1]["latency_ms"]
+        return costs
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
-
-
-def start_key(scale: MbConvScale) -> str:
-    """Name of the stem and the fixed block in a table."""
-    channels = f"i{scale.image_channels}_c{scale.stem_channels}_c{scale.first_channels}"
-    return f"start_s{scale.stem_stride}_{channels}_{scale.activations[0]}_{scale.image_size}px"
-
-
-def end_key(space: MbConv) -> str:
-    """Name of the last layers in a table."""
-    last = space.heaviest().geometries(space.scale)[-1][-1]
-    widths = "_c".join(map(str, (*space.scale.last_channels, space.scale.classes)))
-    return f"end_i{last.channels}_c{widths}_{space.scale.activations[-1]}_{last.out_size}px"
 
 
 Part = tuple[Callable[[], nn.Module], tuple[int, int, int]]
@@ -177,22 +168,17 @@ Times = dict[str, NDArray[np.float64]]
 """Milliseconds of single calls by part or network, (rounds, calls)."""
 
 
-def parts(space: MbConv) -> dict[str, Part]:
-    """All different parts of the space's networks by key: start, end, blocks."""
-    scale = space.scale
-    last = space.heaviest().geometries(scale)[-1][-1]
-    found: dict[str, Part] = {
-        start_key(scale): (partial(make_start, scale), (scale.image_channels, scale.image_size, scale.image_size)),
-        end_key(space): (partial(NetworkEnd, scale, last.channels), (last.channels, last.out_size, last.out_size)),
-    }
-    shape = (space.stages, space.most_blocks, len(space.configurations))
-    for block in dict.fromkeys(space.geometry(*place) for place in np.ndindex(shape)):
-        found[str(block)] = partial(InvertedResidual, block), (block.in_channels, block.size, block.size)
-    return found
+def parts(space: StagedSpace[Any]) -> dict[str, Part]:
+    """All different parts of the space's networks by key: start, ends, blocks."""
+    start = space.start()
+    found = [] if start is None else [start]
+    found += [space.end(width) for width in range(len(space.widths[-1]))]
+    found += [space.part(*place) for place in space.places()]
+    return {str(part): (part.build, (part.in_channels, part.size, part.size)) for part in found}
 
 
 def measure_table(
-    space: MbConv,
+    space: StagedSpace[Any],
     timing: Timing | None = None,
     *,
     log: Path | None = None,
@@ -244,11 +230,11 @@ def measure_table(
     return table.model_copy(update={"correction": correction.model_copy(update=update)})
 
 
-def _network_key(network: MbConvArchitecture) -> str:
+def _network_key(network: Architecture) -> str:
     return f"network {network}"
 
 
-def _medians(times: Times, networks: Sequence[MbConvArchitecture], rounds: slice = slice(None)) -> NDArray[np.float64]:
+def _medians(times: Times, networks: Sequence[Architecture], rounds: slice = slice(None)) -> NDArray[np.float64]:
     """Median milliseconds of whole networks in the quickest of some rounds, (n,)."""
     return np.array([np.median(_quickest(times[_network_key(network)][rounds])) for network in networks])
 

@@ -7,18 +7,22 @@ deep (eqs. 3 to 5 of BINAS):
     value = fixed + sum_s sum_d beta^s_d v^s_d + sum_s sum_{b <= d_s} sum_c alpha^s_{b,c} v^s_{b,c}
 
 and every resource (``latency_ms``, ``params``, ...) has a cost of the same form. Depth d is column d - 1.
+
+Where a stage also chooses one of W widths, terms depend on them: v^s_{b,c} becomes v^s_{v,w,b,c} with the width v of
+the stage before and the stage's own w, and v^s_d becomes v^s_{w,d}. (Only a stage's first block meets v.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from archwright.errors import InfeasibleError, InputError, unknown_name
+from archwright.solvers.chain import best_choice
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -34,33 +38,55 @@ class StagedChoice:
     Args:
         depths: (..., S), the number of blocks in each stage.
         configurations: (..., S, D), each block's configuration, ``ABSENT`` (-1) beyond the depth.
+        widths: (..., S), the number of each stage's width; zeros where there is only one.
     """
 
     depths: Ints
     configurations: Ints
+    widths: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if not self.widths.size:
+            object.__setattr__(self, "widths", np.zeros_like(self.depths))
 
     @classmethod
-    def masked(cls, depths: ArrayLike, configurations: ArrayLike) -> StagedChoice:
+    def masked(cls, depths: ArrayLike, configurations: ArrayLike, widths: ArrayLike | None = None) -> StagedChoice:
         """Depths and a configuration for every block, with those beyond the depth set to ``ABSENT``."""
         depths, configurations = np.asarray(depths, np.int64), np.asarray(configurations, np.int64)
         present = np.arange(configurations.shape[-1]) < depths[..., None]
-        return cls(depths, np.where(present, configurations, ABSENT))
+        chosen = np.zeros_like(depths) if widths is None else np.asarray(widths, np.int64)
+        return cls(depths, np.where(present, configurations, ABSENT), chosen)
+
+    @classmethod
+    def stack(cls, choices: Sequence[StagedChoice]) -> StagedChoice:
+        """An array of single choices."""
+        return cls(
+            np.stack([one.depths for one in choices]),
+            np.stack([one.configurations for one in choices]),
+            np.stack([one.widths for one in choices]),
+        )
 
     def __getitem__(self, index: int | slice | Ints) -> StagedChoice:
         """Entries of an array of choices."""
-        return StagedChoice(self.depths[index], self.configurations[index])
+        return StagedChoice(self.depths[index], self.configurations[index], self.widths[index])
 
     def __len__(self) -> int:
         if self.depths.ndim < 2:
             raise TypeError("one choice has no length; only an array of choices has")
         return len(self.depths)
 
-    def one_hot(self, num_configurations: int) -> Floats:
-        """The vector x = (alpha, beta), (..., S*D*C + S*D), with alpha zero for absent blocks."""
+    def one_hot(self, num_configurations: int, num_widths: int = 1) -> Floats:
+        """The vector x = (alpha, beta), (..., S*D*C + S*D), with alpha zero for absent blocks.
+
+        With several widths their one-hot entries, S*W, come last.
+        """
         lead, (_, most) = self.depths.shape[:-1], self.configurations.shape[-2:]
         alpha = self.configurations[..., None] == np.arange(num_configurations)
         beta = self.depths[..., None] == np.arange(1, most + 1)
-        return np.concatenate([alpha.reshape(*lead, -1), beta.reshape(*lead, -1)], axis=-1).astype(float)
+        parts = [alpha.reshape(*lead, -1), beta.reshape(*lead, -1)]
+        if num_widths > 1:
+            parts.append((self.widths[..., None] == np.arange(num_widths)).reshape(*lead, -1))
+        return np.concatenate(parts, axis=-1).astype(float)
 
 
 @dataclass(frozen=True)
@@ -90,15 +116,22 @@ class Solution:
 class StagedProblem:
     """Values and costs of every decision (see the module's formula).
 
+    Without a choice of widths block tables are (S, D, C) and depth tables (S, D). With W widths at most they are
+    (S, W, W, D, C), by the width before and the stage's own, and (S, W, D); tables of the smaller shapes are taken
+    too, and then do not depend on the widths. The first stage has no width before it, which counts as number 0.
+
     Args:
-        block_values: (S, D, C).
-        block_costs: per resource (S, D, C), not negative.
-        depth_values: (S, D).
-        depth_costs: per resource (S, D), not negative; a resource left out has none.
+        block_values: of the blocks.
+        block_costs: per resource, not negative.
+        depth_values: of the depths.
+        depth_costs: per resource, not negative; a resource left out has none.
         depths: per stage the allowed depths, each within 1..D.
         fixed_value: value of the parts that are not searched.
         fixed_costs: per resource the cost of those parts; a resource left out has none. An intercept fitted to
             measurements may be negative, so only the whole architecture's cost must not be.
+        widths: per stage how many widths it has; empty where all have one.
+        allowed_configurations: (S, D, C), which configurations a block may have; all by default. A stage with fewer
+            configurations than another is one whose last ones are not allowed.
     """
 
     block_values: Floats
@@ -108,29 +141,38 @@ class StagedProblem:
     depths: tuple[tuple[int, ...], ...]
     fixed_value: float
     fixed_costs: Mapping[str, float]
+    widths: tuple[int, ...] = ()
+    allowed_configurations: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, bool))
 
     def __post_init__(self) -> None:
         block_values = np.asarray(self.block_values, float)
-        if block_values.ndim != 3 or 0 in block_values.shape:
+        if block_values.ndim not in (3, 5) or 0 in block_values.shape:
             raise InputError("block_values of shape (stages, blocks, configurations)", f"shape {block_values.shape}")
         if not self.block_costs:
             raise InputError("at least one resource in block_costs", "none")
         for name in [*self.depth_costs, *self.fixed_costs]:
             if name not in self.block_costs:
                 raise unknown_name("resource", name, self.block_costs)
-        shape, by_depth = block_values.shape, block_values.shape[:2]
+        stages, blocks, configurations = block_values.shape[0], *block_values.shape[-2:]
+        widths = _widths(tuple(map(int, self.widths)) or (1,) * stages, stages)
+        many = (max(widths),) if max(widths) > 1 else ()
+        shape, by_depth = (stages, *many * 2, blocks, configurations), (stages, *many, blocks)
         zeros = np.zeros(by_depth)
         assign = object.__setattr__  # frozen for users; here the arrays are put into one form
-        assign(self, "block_values", _table("block_values", block_values, shape))
-        assign(self, "depth_values", _table("depth_values", self.depth_values, by_depth))
+        assign(self, "widths", widths)
+        axes = len(many)
+        assign(self, "block_values", _table("block_values", block_values, shape, 2 * axes))
+        assign(self, "depth_values", _table("depth_values", self.depth_values, by_depth, axes))
         assign(self, "fixed_value", float(_table("fixed_value", self.fixed_value, ())))
-        tables = {name: _cost(f"{name} of a block", self.block_costs[name], shape) for name in self.block_costs}
+        tables = {n: _cost(f"{n} of a block", given, shape, 2 * axes) for n, given in self.block_costs.items()}
         assign(self, "block_costs", tables)
-        tables = {name: _cost(f"{name} of a depth", self.depth_costs.get(name, zeros), by_depth) for name in tables}
+        tables = {n: _cost(f"{n} of a depth", self.depth_costs.get(n, zeros), by_depth, axes) for n in tables}
         assign(self, "depth_costs", tables)
         fixed = {name: float(_table(f"fixed {name}", self.fixed_costs.get(name, 0.0), ())) for name in tables}
         assign(self, "fixed_costs", fixed)
-        assign(self, "depths", _allowed_depths(self.depths, *by_depth))
+        assign(self, "depths", _allowed_depths(self.depths, stages, blocks))
+        allowed = self.allowed_configurations if np.size(self.allowed_configurations) else np.ones(self.shape, bool)
+        assign(self, "allowed_configurations", _allowed_configurations(allowed, self.depths, self.shape))
         for name in tables:
             if self.cost_range(name)[0] < 0:
                 raise InputError(f"{name} of every architecture to be at least 0", f"{self.cost_range(name)[0]:.6g}")
@@ -143,8 +185,18 @@ class StagedProblem:
     @property
     def shape(self) -> tuple[int, int, int]:
         """(S, D, C)."""
-        stages, blocks, configurations = self.block_values.shape
-        return stages, blocks, configurations
+        return self.block_values.shape[0], self.block_values.shape[-2], self.block_values.shape[-1]
+
+    @property
+    def single(self) -> bool:
+        """Whether every stage has one width and every block every configuration, as in the paper."""
+        return max(self.widths) == 1 and bool(self.allowed_configurations.all())
+
+    def tables(self, resource: str | None = None) -> tuple[Floats, Floats]:
+        """Block and depth costs of a resource, or the values, always by width: (S, W, W, D, C) and (S, W, D)."""
+        blocks = self.block_values if resource is None else self.block_costs[resource]
+        depths = self.depth_values if resource is None else self.depth_costs[resource]
+        return (blocks[:, None, None], depths[:, None]) if blocks.ndim == 3 else (blocks, depths)
 
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
@@ -157,29 +209,24 @@ class StagedProblem:
     def evaluate(self, choices: StagedChoice) -> tuple[Floats, dict[str, Floats]]:
         """Value (...) and per resource cost (...) of one choice or an array of them."""
         self._check(choices)
-        value = self.fixed_value + _total(self.block_values, self.depth_values, choices)
-        costs = {
-            name: self.fixed_costs[name] + _total(self.block_costs[name], self.depth_costs[name], choices)
-            for name in self.resources
-        }
+        value = self.fixed_value + _total(*self.tables(), choices)
+        costs = {name: self.fixed_costs[name] + _total(*self.tables(name), choices) for name in self.resources}
         return value, costs
 
     def cost_range(self, resource: str) -> tuple[float, float]:
         """The least and the greatest cost an architecture can have."""
         if resource not in self.block_costs:
             raise unknown_name("resource", resource, self.block_costs)
-        blocks, depths = self.block_costs[resource], self.depth_costs[resource]
-        most = np.where(self.allowed, depths + blocks.max(-1).cumsum(-1), -np.inf).argmax(-1) + 1
-        dearest = StagedChoice.masked(most, blocks.argmax(-1))
+        blocks, depths = self.tables(resource)
+        dearest, _ = best_choice(self, blocks, depths)
         # Summed as `evaluate` sums, so that a limit of exactly the least cost can be met.
         low, high = (float(_total(blocks, depths, end)) for end in (self.cheapest(resource), dearest))
         return self.fixed_costs[resource] + low, self.fixed_costs[resource] + high
 
     def cheapest(self, resource: str) -> StagedChoice:
         """An architecture of least cost."""
-        blocks, depths = self.block_costs[resource], self.depth_costs[resource]
-        least = np.where(self.allowed, depths + blocks.min(-1).cumsum(-1), np.inf).argmin(-1) + 1
-        return StagedChoice.masked(least, blocks.argmin(-1))
+        blocks, depths = self.tables(resource)
+        return best_choice(self, -blocks, -depths)[0]
 
     def check_limits(self, limits: Mapping[str, float]) -> None:
         """Raise where a limit is not a number, names no resource, or is below the reachable minimum."""
@@ -194,10 +241,13 @@ class StagedProblem:
                 )
 
     def sample(self, count: int, rng: np.random.Generator) -> StagedChoice:
-        """``count`` uniformly random choices: (count, S) depths and (count, S, D) configurations."""
-        stages, blocks, configurations = self.shape
+        """``count`` uniformly random choices: (count, S) depths and widths and (count, S, D) configurations."""
         depths = np.stack([rng.choice(allowed, count) for allowed in self.depths], axis=1)
-        return StagedChoice.masked(depths, rng.integers(0, configurations, (count, stages, blocks)))
+        options = np.maximum(self.allowed_configurations.sum(-1), 1)  # a block that no depth reaches may have none
+        drawn = rng.integers(0, options, (count, *options.shape))
+        in_order = np.argsort(~self.allowed_configurations, axis=-1, kind="stable")  # the allowed ones first
+        chosen = np.take_along_axis(in_order[None], drawn[..., None], -1)[..., 0]
+        return StagedChoice.masked(depths, chosen, rng.integers(0, self.widths, depths.shape))
 
     def solution(self, choice: StagedChoice, bound: float, seconds: float, solver: str) -> Solution:
         """The result for ``choice``, evaluated afresh; a bound below the value by rounding error is lifted to it."""
@@ -217,24 +267,34 @@ class StagedProblem:
         inside = (depths >= 1) & (depths <= blocks)
         if not inside.all() or not self.allowed[np.arange(stages), depths - 1].all():
             raise InputError(f"depths among {self.depths}", f"{np.unique(depths).tolist()} in some stage")
+        if choices.widths.shape != depths.shape or not ((choices.widths >= 0) & (choices.widths < self.widths)).all():
+            raise InputError(f"widths of numbers below {self.widths}", f"{np.unique(choices.widths).tolist()}")
         present = np.arange(blocks) < depths[..., None]
         if not np.where(present, (chosen >= 0) & (chosen < configurations), chosen == ABSENT).all():
             raise InputError(
                 f"configurations 0..{configurations - 1} up to the depth and {ABSENT} beyond it", "other numbers"
             )
+        allowed = self.allowed_configurations[np.arange(stages)[:, None], np.arange(blocks), np.maximum(chosen, 0)]
+        if not (allowed | ~present).all():
+            raise InputError("configurations that are allowed where they are", "others")
 
 
 def _total(blocks: Floats, depths: Floats, choices: StagedChoice) -> Floats:
-    """Sum over the chosen depths and present blocks, (...)."""
-    stage = np.arange(blocks.shape[0])
-    chosen = choices.configurations
-    per_block = blocks[stage[:, None], np.arange(blocks.shape[1]), np.maximum(chosen, 0)]
-    total: Floats = depths[stage, choices.depths - 1].sum(-1) + np.where(chosen >= 0, per_block, 0.0).sum((-2, -1))
+    """Sum over the chosen depths and present blocks, (...), of tables (S, W, W, D, C) and (S, W, D)."""
+    stage, chosen, width = np.arange(len(blocks)), choices.configurations, choices.widths
+    before = np.concatenate([np.zeros_like(width[..., :1]), width[..., :-1]], axis=-1)
+    place = stage[:, None], before[..., None], width[..., None], np.arange(chosen.shape[-1])
+    per_block = blocks[(*place, np.maximum(chosen, 0))]
+    by_depth = depths[stage, width, choices.depths - 1].sum(-1)
+    total: Floats = by_depth + np.where(chosen >= 0, per_block, 0.0).sum((-2, -1))
     return total
 
 
-def _table(name: str, numbers: ArrayLike, shape: tuple[int, ...]) -> Floats:
+def _table(name: str, numbers: ArrayLike, shape: tuple[int, ...], width_axes: int = 0) -> Floats:
+    """Finite numbers of ``shape``; without its ``width_axes`` axes after the first they are the same for all widths."""
     table = np.array(numbers, dtype=float)
+    if width_axes and table.shape == (shape[0], *shape[1 + width_axes :]):
+        table = np.broadcast_to(np.expand_dims(table, tuple(range(1, 1 + width_axes))), shape)
     if table.shape != shape:
         raise InputError(f"{name} of shape {shape}", f"shape {table.shape}")
     if not np.isfinite(table).all():
@@ -243,11 +303,29 @@ def _table(name: str, numbers: ArrayLike, shape: tuple[int, ...]) -> Floats:
     return table
 
 
-def _cost(name: str, numbers: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    table = _table(name, numbers, shape)
+def _cost(name: str, numbers: ArrayLike, shape: tuple[int, ...], width_axes: int) -> Floats:
+    table = _table(name, numbers, shape, width_axes)
     if (table < 0).any():
         raise InputError(f"{name} at least 0", f"{table.min():.6g}", "Measure again; a cost cannot be negative.")
     return table
+
+
+def _widths(widths: tuple[int, ...], stages: int) -> tuple[int, ...]:
+    if len(widths) != stages or min(widths) < 1:
+        raise InputError(f"for each of {stages} stages the number of its widths, at least 1", f"{widths}")
+    return widths
+
+
+def _allowed_configurations(
+    given: NDArray[np.bool_], depths: tuple[tuple[int, ...], ...], shape: tuple[int, int, int]
+) -> NDArray[np.bool_]:
+    allowed = np.array(given, dtype=bool)
+    if allowed.shape != shape:
+        raise InputError(f"allowed_configurations of shape {shape}", f"shape {allowed.shape}")
+    if not all(stage[: own[-1]].any(-1).all() for stage, own in zip(allowed, depths, strict=True)):
+        raise InputError("an allowed configuration for every block", "a block without one")
+    allowed.setflags(write=False)
+    return allowed
 
 
 def _allowed_depths(depths: tuple[tuple[int, ...], ...], stages: int, blocks: int) -> tuple[tuple[int, ...], ...]:

@@ -11,28 +11,16 @@ of the stages are thus part of the architecture; everything else (stem, last lay
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from archwright.errors import InputError
-from archwright.solvers.problem import StagedChoice
-from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
-from archwright.spaces.mbconv_network import (
-    BYTES_PER_NUMBER,
-    BlockGeometry,
-    MbConvNetwork,
-    end_cost,
-    fixed_elements,
-    start_cost,
-)
+from archwright.spaces.base import Architecture, Network, Scale
+from archwright.spaces.mbconv_network import BlockGeometry, EndGeometry, MbConvNetwork, StartGeometry
 from archwright.spaces.mbconv_scale import Configuration, MbConvScale
-from archwright.spaces.operations import Cost
+from archwright.spaces.staged import Part, Rows, StagedSpace
 
 _BLOCK_TEXT = re.compile(r"ir_r1_k(\d+)_s(\d+)_e(\d+)_c(\d+)(_se0\.25)?")
 
@@ -106,16 +94,17 @@ class MbConvArchitecture(Architecture):
             raise InputError(f"{len(scale.activations)} stages, as in the scale", f"{len(self.stages)}")
         size, channels, found = scale.stem_size, scale.first_channels, []
         for blocks, activation in zip(self.stages, scale.activations, strict=True):
-            row = []
+            row: list[BlockGeometry] = []
             for block in blocks:
-                geometry = BlockGeometry(channels, block.channels, *block.configuration, block.stride, size, activation)
+                shape = (channels, block.channels, *block.configuration, block.stride, size, activation)
+                geometry = BlockGeometry(*shape, residual=bool(row))  # only a stage's later blocks have a skip
                 row.append(geometry)
                 size, channels = geometry.out_size, block.channels
             found.append(tuple(row))
         return tuple(found)
 
 
-class MbConv(Space[MbConvArchitecture]):
+class MbConv(StagedSpace[MbConvArchitecture]):
     """All architectures with the stage widths, strides, depths and configurations of one :class:`MbConvScale`.
 
     The paper's space is ``MbConv(SCALES["mbconv-224"])``: 5 stages, N = 240 + 15 one-hot entries.
@@ -132,13 +121,14 @@ class MbConv(Space[MbConvArchitecture]):
         "small": SCALES["mbconv-8"],
     }
 
-    widths_in_architecture: ClassVar[bool] = True
-    counts_memory: ClassVar[bool] = True
-    additive_costs: ClassVar[bool] = True
-
     def __init__(self, scale: MbConvScale) -> None:
         scale.check()
-        self.scale = scale
+        self._scale = scale
+
+    @property
+    def scale(self) -> MbConvScale:
+        """The shape of the space and of its networks."""
+        return self._scale
 
     def at_scale(self, scale: Scale) -> MbConv:
         """The space with the stages of ``scale``."""
@@ -154,85 +144,48 @@ class MbConv(Space[MbConvArchitecture]):
             return scale_for(image_size, classes, image_channels)
         return super().named_scale(name, classes, image_size, image_channels)
 
-    @property
-    def stages(self) -> int:
-        """S."""
-        return len(self.scale.stage_widths)
+    # --- what may be chosen -------------------------------------------------------------------------------------------
 
     @property
-    def most_blocks(self) -> int:
-        """D, the depth of the deepest stage."""
-        return self.scale.depths[-1]
+    def widths(self) -> tuple[tuple[int, ...], ...]:
+        """Of each stage: one, unless the scale has several ``width_choices``."""
+        return self.scale.stage_channel_choices
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """Of any stage."""
+        return self.scale.depths
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
         """(expansion, kernel, squeeze-excite) of each configuration, in the order of Table 3."""
         return self.scale.configurations
 
-    @property
-    def size(self) -> int:
-        """Every stage has some depth d and one configuration for each of its d blocks."""
-        count = len(self.configurations)
-        return int(sum(count**depth for depth in self.scale.depths) ** self.stages)
-
-    @property
-    def decisions(self) -> dict[str, tuple[int, int]]:
-        """alpha, one row a block position, and beta, one row a stage."""
-        return {
-            "configuration": (self.stages * self.most_blocks, len(self.configurations)),
-            "depth": (self.stages, len(self.scale.depths)),
-        }
-
-    # --- values -------------------------------------------------------------------------------------------------------
-
-    def from_choice(self, choice: StagedChoice) -> MbConvArchitecture:
-        """The architecture of depths (S,) and configuration numbers (S, D), -1 beyond the depth."""
-        depths, chosen = choice.depths, choice.configurations
-        if depths.shape != (self.stages,) or chosen.shape != (self.stages, self.most_blocks):
-            raise InputError(
-                f"depths ({self.stages},) and configurations ({self.stages}, {self.most_blocks})",
-                f"shapes {depths.shape} and {chosen.shape}",
-            )
-        present = np.arange(self.most_blocks) < depths[:, None]
-        inside = np.where(present, (chosen >= 0) & (chosen < len(self.configurations)), chosen == -1)
-        if not np.isin(depths, self.scale.depths).all() or not inside.all():
-            raise InputError(
-                f"depths among {self.scale.depths} and configurations 0..{len(self.configurations) - 1}, -1 beyond",
-                f"{depths.tolist()} and {chosen.tolist()}",
-            )
-        return self._architecture([row[row >= 0].tolist() for row in chosen])
-
-    def to_choice(self, architecture: MbConvArchitecture) -> StagedChoice:
-        """Depths (S,) and configuration numbers (S, D), -1 beyond the depth."""
-        self.check(architecture)
-        chosen = np.full((self.stages, self.most_blocks), -1, dtype=np.int64)
-        for row, blocks in zip(chosen, architecture.stages, strict=True):
-            row[: len(blocks)] = [self.configurations.index(block.configuration) for block in blocks]
-        return StagedChoice(np.array([len(blocks) for blocks in architecture.stages]), chosen)
-
     def heaviest(self) -> MbConvArchitecture:
         """Deepest, widest, largest kernel, squeeze-excite where the space has it."""
-        return self._architecture([[len(self.configurations) - 1] * self.most_blocks] * self.stages)
+        rows = [[len(self.configurations) - 1] * self.most_blocks] * self.stages
+        return self._assemble(rows, [len(own) - 1 for own in self.widths])
 
     def lightest(self) -> MbConvArchitecture:
         """Shallowest, narrowest, smallest kernel, no squeeze-excite where the space allows that."""
-        return self._architecture([[0] * self.scale.depths[0]] * self.stages)
+        return self._assemble([[0] * self.depths[0]] * self.stages, [0] * self.stages)
 
     def check(self, architecture: MbConvArchitecture) -> None:
         """Refuse an architecture that is not of this space, saying where it differs."""
-        widths, strides = self.scale.stage_channels, self.scale.stage_strides
+        strides = self.scale.stage_strides
         if len(architecture.stages) != self.stages:
             raise InputError(f"an architecture of {self.stages} stages", f"{len(architecture.stages)}")
         for number, blocks in enumerate(architecture.stages):
             where, first = f"stage {number + 1}", blocks[0]
-            if (first.channels, first.stride) != (widths[number], strides[number]):
+            if first.channels not in self.widths[number] or first.stride != strides[number]:
+                channels = " or ".join(map(str, self.widths[number]))
                 raise InputError(
-                    f"{widths[number]} channels and stride {strides[number]} in {where}",
+                    f"{channels} channels and stride {strides[number]} in {where}",
                     f"{first}",
                     "It is of an mbconv space with other widths or strides; use that one's scale.",
                 )
-            if len(blocks) not in self.scale.depths:
-                raise InputError(f"{where} to have a depth among {self.scale.depths}", f"{len(blocks)}")
+            if len(blocks) not in self.depths:
+                raise InputError(f"{where} to have a depth among {self.depths}", f"{len(blocks)}")
             for block in blocks:
                 if block.configuration not in self.configurations:
                     scale = self.scale
@@ -241,11 +194,6 @@ class MbConv(Space[MbConvArchitecture]):
                         f"{scale.squeeze_excite} in {where}",
                         str(block),
                     )
-
-    def sample(self, rng: np.random.Generator) -> MbConvArchitecture:
-        """Every depth and every configuration uniformly: the distribution under which BINAS takes expectations."""
-        depths = rng.choice(self.scale.depths, self.stages)
-        return self._architecture([rng.integers(len(self.configurations), size=d).tolist() for d in depths])
 
     def parse(self, text: str) -> MbConvArchitecture:
         """Read the text form (see the module) and check that it is of this space."""
@@ -267,68 +215,20 @@ class MbConv(Space[MbConvArchitecture]):
         self.check(architecture)
         return architecture
 
-    def encode(self, architecture: MbConvArchitecture) -> Encoding:
-        """One-hot configuration (S*D, C), zero rows beyond the depth, and depth (S, number of depths)."""
-        choice = self.to_choice(architecture)
-        numbers = np.arange(len(self.configurations))
-        return {
-            "configuration": (choice.configurations.reshape(-1, 1) == numbers).astype(np.int8),
-            "depth": (choice.depths[:, None] == np.array(self.scale.depths)).astype(np.int8),
-        }
-
-    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> MbConvArchitecture:
-        """Inverse of :meth:`encode`."""
-        checked = self.check_encoding(encoding)
-        rows, depth = checked["configuration"], checked["depth"]
-        if not (depth.sum(1) == 1).all():
-            raise InputError("exactly one depth a stage", f"{depth.sum(1).tolist()}")
-        depths = np.array(self.scale.depths)[depth.argmax(1)]
-        present = (np.arange(self.most_blocks) < depths[:, None]).reshape(-1)
-        if not (rows.sum(1) == present).all():
-            raise InputError(
-                "one configuration a block up to the depth and none beyond it", f"{rows.sum(1).tolist()} a block"
+    def _assemble(self, rows: Sequence[Sequence[int]], widths: Sequence[int]) -> MbConvArchitecture:
+        stages = []
+        for row, stride, own, width in zip(rows, self.scale.stage_strides, self.widths, widths, strict=True):
+            strides = [stride] + [1] * (len(row) - 1)
+            stages.append(
+                tuple(MbConvBlock(*self.configurations[c], s, own[width]) for c, s in zip(row, strides, strict=True))
             )
-        chosen = np.where(present, rows.argmax(1), -1).reshape(self.stages, self.most_blocks)
-        return self.from_choice(StagedChoice(depths, chosen))
+        return MbConvArchitecture(tuple(stages))
 
-    # --- variation ----------------------------------------------------------------------------------------------------
-
-    def neighbours(self, architecture: MbConvArchitecture) -> list[MbConvArchitecture]:
-        """Another configuration of one block, a stage cut to the next smaller depth, or deepened by equal blocks."""
-        rows = self._rows(architecture)
-        every, depths, found = range(len(self.configurations)), self.scale.depths, []
-        for stage, row in enumerate(rows):
-            changed = [
-                [*row[:block], other, *row[block + 1 :]]
-                for block, other in itertools.product(range(len(row)), every)
-                if other != row[block]
-            ]
-            place = depths.index(len(row))
-            changed += [row[: depths[place - 1]]] if place else []
-            more = depths[place + 1] - len(row) if place + 1 < len(depths) else 0
-            changed += [row + [new] * more for new in every] if more else []
-            found += [self._architecture([*rows[:stage], new_row, *rows[stage + 1 :]]) for new_row in changed]
-        return found
-
-    def crossover(
-        self, first: MbConvArchitecture, second: MbConvArchitecture, rng: np.random.Generator
-    ) -> MbConvArchitecture:
-        """Each stage's depth from either parent, each block from either parent that has it."""
-        rows = []
-        for one, other in zip(self._rows(first), self._rows(second), strict=True):
-            depth = (len(one), len(other))[rng.integers(2)]
-            picks = rng.integers(2, size=depth)
-            pairs = [[row[b] for row in (one, other) if b < len(row)] for b in range(depth)]
-            rows.append([pair[pick % len(pair)] for pair, pick in zip(pairs, picks, strict=True)])
-        return self._architecture(rows)
-
-    def canonical(self, architecture: MbConvArchitecture) -> MbConvArchitecture:
-        """Itself: blocks beyond the depth are not part of the value, and no two values are one function."""
-        return architecture
-
-    def is_connected(self, architecture: MbConvArchitecture) -> bool:
-        """Always."""
-        return True
+    def _take_apart(self, architecture: MbConvArchitecture) -> tuple[Rows, list[int]]:
+        self.check(architecture)
+        rows = [[self.configurations.index(block.configuration) for block in blocks] for blocks in architecture.stages]
+        own = zip(self.widths, architecture.stages, strict=True)
+        return rows, [widths.index(blocks[0].channels) for widths, blocks in own]
 
     # --- networks -----------------------------------------------------------------------------------------------------
 
@@ -338,25 +238,29 @@ class MbConv(Space[MbConvArchitecture]):
         geometries = [geometry for row in architecture.geometries(scale) for geometry in row]
         return MbConvNetwork(scale, geometries)
 
-    def cost(self, architecture: MbConvArchitecture, scale: Scale) -> Cost:
-        """Sum over stem, blocks, last layers and classifier."""
-        scale = self._usable(architecture, scale)
-        total, last = start_cost(scale), None
-        for last in (geometry for row in architecture.geometries(scale) for geometry in row):
-            total += last.cost()
-        assert last is not None
-        return total + end_cost(scale, last.channels, last.out_size)
-
-    def memory_bytes(self, architecture: MbConvArchitecture, scale: Scale) -> int:
-        """Weights and all activations of one image, held at once, in float32.
-
-        That is what a training step keeps of a forward pass and an upper bound of what any executor needs; unlike the
-        exact peak it is additive.
-        """
+    def parts_of(self, architecture: MbConvArchitecture, scale: Scale) -> list[Part]:
+        """Stem and fixed block, blocks, last layers and classifier."""
         scale = self._usable(architecture, scale)
         blocks = [geometry for row in architecture.geometries(scale) for geometry in row]
-        kept = sum(block.activation_elements() for block in blocks) + fixed_elements(scale, blocks[-1].out_size)
-        return BYTES_PER_NUMBER * (self.cost(architecture, scale).params + kept)
+        return [StartGeometry(scale), *blocks, EndGeometry(scale, blocks[-1].channels, blocks[-1].out_size)]
+
+    def part(self, stage: int, block: int, configuration: int, width_before: int = 0, width: int = 0) -> BlockGeometry:
+        """What block ``block`` of ``stage`` is with that configuration, between widths of those numbers."""
+        rows = [[0] * (block + 1)] * stage + [[configuration] * (block + 1)] + [[0]] * (self.stages - stage - 1)
+        widths = [0] * self.stages
+        widths[stage] = width
+        if stage and block == 0:
+            widths[stage - 1] = width_before
+        return self._assemble(rows, widths).geometries(self.scale)[stage][block]
+
+    def start(self) -> StartGeometry:
+        """Stem and fixed block."""
+        return StartGeometry(self.scale)
+
+    def end(self, width: int = 0) -> EndGeometry:
+        """Last layers and classifier."""
+        last = self.part(self.stages - 1, 0, 0, 0, width)
+        return EndGeometry(self.scale, last.channels, last.out_size)
 
     def total_stride(self, scale: Scale) -> int:
         """Of the scale's stem and this space's stages, whose strides the architectures bring."""
@@ -371,25 +275,6 @@ class MbConv(Space[MbConvArchitecture]):
         scale = MbConvScale.of(scale)
         scale.changed(stage_strides=tuple(blocks[0].stride for blocks in architecture.stages)).check()
         return scale
-
-    def _rows(self, architecture: MbConvArchitecture) -> list[list[int]]:
-        """Configuration numbers of the present blocks of each stage."""
-        return [row[row >= 0].tolist() for row in self.to_choice(architecture).configurations]
-
-    def _architecture(self, rows: Sequence[Sequence[int]]) -> MbConvArchitecture:
-        """Inverse of :meth:`_rows`."""
-        stages = []
-        for row, stride, channels in zip(rows, self.scale.stage_strides, self.scale.stage_channels, strict=True):
-            strides = [stride] + [1] * (len(row) - 1)
-            stages.append(
-                tuple(MbConvBlock(*self.configurations[c], s, channels) for c, s in zip(row, strides, strict=True))
-            )
-        return MbConvArchitecture(tuple(stages))
-
-    def geometry(self, stage: int, block: int, configuration: int) -> BlockGeometry:
-        """What block ``block`` of ``stage`` (both from 0) is with that configuration."""
-        rows = [[0] * (block + 1)] * stage + [[configuration] * (block + 1)] + [[0]] * (self.stages - stage - 1)
-        return self._architecture(rows).geometries(self.scale)[stage][block]
 
 
 MBCONV = MbConv(SCALES["mbconv-32"])

@@ -21,7 +21,8 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {"relu": nn.ReLU, "swish": nn.SiLU,
 class BlockGeometry:
     """Everything that decides what a block computes and costs; equal geometries are equal blocks.
 
-    ``size`` is the height and width of its input.
+    ``size`` is the height and width of its input. ``residual`` says whether the input is added to the output: so it is
+    in all blocks of a stage but the first, whatever its widths happen to be.
     """
 
     in_channels: int
@@ -32,10 +33,14 @@ class BlockGeometry:
     stride: int
     size: int
     activation: ActivationName
+    residual: bool
 
     def __str__(self) -> str:
         word = f"ir_k{self.kernel}_s{self.stride}_e{self.expansion}_i{self.in_channels}_c{self.channels}"
-        return f"{word}{'_se0.25' * self.squeeze_excite}_{self.activation}_{self.size}px"
+        could_add = self.stride == 1 and self.in_channels == self.channels
+        return f"{word}{'_se0.25' * self.squeeze_excite}_{self.activation}_{self.size}px" + "_noskip" * (
+            could_add and not self.residual
+        )
 
     @property
     def inner(self) -> int:
@@ -52,11 +57,6 @@ class BlockGeometry:
         """Height and width of the output."""
         return ceil(self.size / self.stride)
 
-    @property
-    def residual(self) -> bool:
-        """Whether the input is added to the output."""
-        return self.stride == 1 and self.in_channels == self.channels
-
     def cost(self) -> Cost:
         """Parameters and multiply-accumulates of one image."""
         inner, before, after = self.inner, self.size**2, self.out_size**2
@@ -71,6 +71,10 @@ class BlockGeometry:
     def activation_elements(self) -> int:
         """Numbers in the block's intermediate and output tensors for one image: what training keeps of it."""
         return self.inner * (self.size**2 + self.out_size**2) + self.channels * self.out_size**2
+
+    def build(self) -> InvertedResidual:
+        """A freshly initialised block."""
+        return InvertedResidual(self)
 
 
 class SqueezeExcite(nn.Module):
@@ -140,29 +144,70 @@ def make_start(scale: MbConvScale) -> nn.Sequential:
     )
 
 
-def start_cost(scale: MbConvScale) -> Cost:
-    """Of :func:`make_start`."""
-    stem, first = scale.stem_channels, scale.first_channels
-    weights = 9 * scale.image_channels * stem + 9 * stem + stem * first
-    return Cost(weights, weights * scale.stem_size**2) + norm_params(stem) * 2 + norm_params(first)
+@dataclass(frozen=True)
+class StartGeometry:
+    """The stem and the fixed block of a scale, as a part of a network."""
+
+    scale: MbConvScale
+
+    def __str__(self) -> str:
+        scale = self.scale
+        channels = f"i{scale.image_channels}_c{scale.stem_channels}_c{scale.first_channels}"
+        return f"start_s{scale.stem_stride}_{channels}_{scale.activations[0]}_{scale.image_size}px"
+
+    @property
+    def in_channels(self) -> int:
+        """Of the images."""
+        return self.scale.image_channels
+
+    @property
+    def size(self) -> int:
+        """Of the images."""
+        return self.scale.image_size
+
+    def cost(self) -> Cost:
+        """Parameters and multiply-accumulates of one image."""
+        stem, first = self.scale.stem_channels, self.scale.first_channels
+        weights = 9 * self.in_channels * stem + 9 * stem + stem * first
+        return Cost(weights, weights * self.scale.stem_size**2) + norm_params(stem) * 2 + norm_params(first)
+
+    def activation_elements(self) -> int:
+        """The images and what the three convolutions make of them."""
+        stem = (2 * self.scale.stem_channels + self.scale.first_channels) * self.scale.stem_size**2
+        return self.in_channels * self.size**2 + stem
+
+    def build(self) -> nn.Module:
+        """A freshly initialised start."""
+        return make_start(self.scale)
 
 
-def end_cost(scale: MbConvScale, channels: int, size: int) -> Cost:
-    """Of :class:`NetworkEnd` after ``size`` x ``size`` maps of ``channels``."""
-    first, second = scale.last_channels
-    weights = channels * first + first * second
-    classifier = Cost((second + 1) * scale.classes, second * scale.classes)
-    return Cost(weights, weights * size**2) + norm_params(first) + norm_params(second) + classifier
+@dataclass(frozen=True)
+class EndGeometry:
+    """The last layers of a scale after ``size`` x ``size`` maps of ``in_channels``, as a part of a network."""
 
+    scale: MbConvScale
+    in_channels: int
+    size: int
 
-BYTES_PER_NUMBER = 4
+    def __str__(self) -> str:
+        widths = "_c".join(map(str, (*self.scale.last_channels, self.scale.classes)))
+        return f"end_i{self.in_channels}_c{widths}_{self.scale.activations[-1]}_{self.size}px"
 
+    def cost(self) -> Cost:
+        """Parameters and multiply-accumulates of one image."""
+        first, second = self.scale.last_channels
+        weights = self.in_channels * first + first * second
+        classifier = Cost((second + 1) * self.scale.classes, second * self.scale.classes)
+        return Cost(weights, weights * self.size**2) + norm_params(first) + norm_params(second) + classifier
 
-def fixed_elements(scale: MbConvScale, size: int) -> int:
-    """Numbers in the image and in the tensors of start and end, after ``size`` x ``size`` maps; of one image."""
-    stem = (2 * scale.stem_channels + scale.first_channels) * scale.stem_size**2
-    end = sum(scale.last_channels) * size**2 + scale.last_channels[1] + scale.classes
-    return scale.image_channels * scale.image_size**2 + stem + end
+    def activation_elements(self) -> int:
+        """Outputs of the two convolutions, the pooling and the classifier."""
+        last = self.scale.last_channels
+        return sum(last) * self.size**2 + last[1] + self.scale.classes
+
+    def build(self) -> nn.Module:
+        """Freshly initialised last layers."""
+        return NetworkEnd(self.scale, self.in_channels)
 
 
 class MbConvNetwork(Network):

@@ -34,6 +34,7 @@ class MbConvScale(Scale):
             published code, and here).
         activations: of each stage; the stem and the first block have the first, the last layers the last.
         width: multiplies all widths, which are then rounded to multiples of eight.
+        width_choices: rising multiples of its width that a stage may have; the paper's space has no choice.
     """
 
     channels: int = 32
@@ -49,6 +50,7 @@ class MbConvScale(Scale):
     last_widths: tuple[int, int] = (960, 1280)
     activations: tuple[ActivationName, ...] = ("relu", "swish", "swish", "swish", "swish")
     width: float = 1.0
+    width_choices: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         for field in fields(self):  # lists come from JSON
@@ -87,8 +89,16 @@ class MbConvScale(Scale):
 
     @property
     def stage_channels(self) -> tuple[int, ...]:
-        """Of the stages."""
-        return tuple(map(self._rounded, self.stage_widths))
+        """Of the stages, at the greatest of their width choices."""
+        return tuple(own[-1] for own in self.stage_channel_choices)
+
+    @property
+    def stage_channel_choices(self) -> tuple[tuple[int, ...], ...]:
+        """Per stage the different channels it may have, rising."""
+        return tuple(
+            tuple(sorted({self._rounded(channels, choice) for choice in self.width_choices}))
+            for channels in self.stage_widths
+        )
 
     @property
     def last_channels(self) -> tuple[int, int]:
@@ -121,7 +131,9 @@ class MbConvScale(Scale):
         for name in ("stage_widths", "stage_strides", "depths", "expansions", "kernels", "last_widths"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise InputError(f"positive numbers in {name}", f"{getattr(self, name)}")
-        for name in ("depths", "expansions", "kernels", "squeeze_excite"):
+        if not self.width_choices or min(self.width_choices) <= 0:
+            raise InputError("positive numbers in width_choices", f"{self.width_choices}")
+        for name in ("depths", "expansions", "kernels", "squeeze_excite", "width_choices"):
             values = list(getattr(self, name))
             if not values or values != sorted(set(values)):
                 raise InputError(f"increasing values in {name}", f"{tuple(values)}")
@@ -139,10 +151,12 @@ class MbConvScale(Scale):
                 "Use larger images (--image-size) or a scale with smaller strides (scale_for picks one).",
             )
 
-    def _rounded(self, channels: int) -> int:
-        """The nearest multiple of eight to ``channels * width`` that is not more than a tenth below it."""
-        if self.width == 1.0:
-            return channels
-        wanted = channels * self.width
-        rounded = max(8, int(wanted + 4) // 8 * 8)
-        return rounded if rounded >= 0.9 * wanted else rounded + 8
+    def _rounded(self, channels: int, choice: float = 1.0) -> int:
+        """The nearest multiple of eight to ``channels * width * choice`` that is not more than a tenth below it."""
+        return channels if self.width * choice == 1.0 else round_to_eight(channels * self.width * choice)
+
+
+def round_to_eight(wanted: float) -> int:
+    """The nearest multiple of eight that is not more than a tenth below ``wanted``."""
+    rounded = max(8, int(wanted + 4) // 8 * 8)
+    return rounded if rounded >= 0.9 * wanted else rounded + 8

@@ -24,6 +24,11 @@ spaces = Registry(
         "nasbench1shot1-3", "archwright.spaces.nasbench1shot1:NASBENCH1SHOT1_3", "5 vertices with operations, space 3"
     ),
     Entry("mbconv", "archwright.spaces.mbconv:MBCONV", "mobile networks: 5 stages of 2 to 4 blocks, 12 configurations"),
+    Entry(
+        "compact",
+        "archwright.spaces.compact:COMPACT",
+        "small images: 3 stages of 1 to 3 blocks, 4 kinds, 4 widths a stage",
+    ),
     Entry("darts", "archwright.spaces.darts:DARTS", "normal and reduction cell, 4 nodes x 2 inputs x 7 operations"),
 )
 

@@ -209,6 +209,12 @@ class ElasticSupernet(nn.Module):
 
     def __init__(self, space: MbConv) -> None:
         super().__init__()
+        if space.most_widths > 1:
+            raise InputError(
+                "a supernet of one width a stage",
+                f"width_choices {space.scale.width_choices}",
+                "Train it at one width; its weights are nested by expansion only.",
+            )
         self.space = space
         scale = space.scale
         self.start = make_start(scale)

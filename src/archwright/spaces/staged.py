@@ -1,0 +1,334 @@
+"""Spaces of stages: a depth and a width a stage, a configuration a block. What such spaces share is the *choice*.
+
+A choice is integers (:class:`~archwright.solvers.problem.StagedChoice`): depths, numbers of configurations and of
+widths. A space says which there are and how they become an architecture and back; encodings, sampling, variation and
+the list of all different parts, which costs are measured of, follow from that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from archwright.errors import InputError
+from archwright.solvers.problem import ABSENT, StagedChoice
+from archwright.spaces.base import A, Encoding, Scale, Space
+from archwright.spaces.operations import Cost
+
+BYTES_PER_NUMBER = 4
+Rows = list[list[int]]
+"""Configuration numbers of the present blocks of each stage."""
+
+
+class Part(Protocol):
+    """A piece of a network: its text is its name in cost tables, and equal texts are equal pieces."""
+
+    @property
+    def in_channels(self) -> int:
+        """Channels of its input."""
+
+    @property
+    def size(self) -> int:
+        """Height and width of its input."""
+
+    def cost(self) -> Cost:
+        """Parameters and multiply-accumulates of one image."""
+
+    def activation_elements(self) -> int:
+        """Numbers in its intermediate and output tensors for one image: what training keeps of it."""
+
+    def build(self) -> nn.Module:
+        """A freshly initialised module."""
+
+
+class StagedSpace(Space[A]):
+    """Architectures of S stages with one of some widths each, D blocks at most, C configurations of a block."""
+
+    widths_in_architecture: ClassVar[bool] = True
+    counts_memory: ClassVar[bool] = True
+    additive_costs: ClassVar[bool] = True
+    """So they are at given widths; and narrower is cheaper whatever the rest is."""
+
+    # --- what a space says ---
+
+    @abstractmethod
+    def at_scale(self, scale: Scale) -> StagedSpace[A]:
+        """The space with the stages of ``scale``."""
+
+    @property
+    @abstractmethod
+    def scale(self) -> Scale:
+        """The shape of the space and of its networks."""
+
+    @property
+    @abstractmethod
+    def widths(self) -> tuple[tuple[int, ...], ...]:
+        """Per stage the channels it may have, rising."""
+
+    @property
+    @abstractmethod
+    def depths(self) -> tuple[int, ...]:
+        """The depths a stage may have, rising."""
+
+    @property
+    @abstractmethod
+    def configurations(self) -> tuple[Any, ...]:
+        """What a block may be."""
+
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """(S, D, C): whether a block at that place may have that configuration; all of them by default."""
+        return np.ones(self.shape, bool)
+
+    @abstractmethod
+    def check(self, architecture: A) -> None:
+        """Refuse an architecture that is not of this space, saying where it differs."""
+
+    @abstractmethod
+    def part(self, stage: int, block: int, configuration: int, width_before: int = 0, width: int = 0) -> Part:
+        """What block ``block`` of ``stage`` is with that configuration, between widths of those numbers."""
+
+    @abstractmethod
+    def start(self) -> Part | None:
+        """What comes before the first stage and is not searched."""
+
+    @abstractmethod
+    def end(self, width: int = 0) -> Part:
+        """What comes after the last stage, at its width of that number."""
+
+    @abstractmethod
+    def _assemble(self, rows: Sequence[Sequence[int]], widths: Sequence[int]) -> A:
+        """The architecture of configuration numbers and width numbers."""
+
+    @abstractmethod
+    def _take_apart(self, architecture: A) -> tuple[Rows, list[int]]:
+        """Inverse of :meth:`_assemble`."""
+
+    @abstractmethod
+    def heaviest(self) -> A:
+        """The dearest architecture."""
+
+    @abstractmethod
+    def lightest(self) -> A:
+        """The cheapest architecture."""
+
+    # --- counting ---
+
+    @property
+    def stages(self) -> int:
+        """S."""
+        return len(self.widths)
+
+    @property
+    def most_blocks(self) -> int:
+        """D, the depth of the deepest stage."""
+        return self.depths[-1]
+
+    @property
+    def most_widths(self) -> int:
+        """W, the widths of the stage that has most of them."""
+        return max(map(len, self.widths))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(S, D, C)."""
+        return self.stages, self.most_blocks, len(self.configurations)
+
+    @property
+    def size(self) -> int:
+        """Every stage has a width, some depth d and one configuration for each of its d blocks."""
+        counts = self.allowed.sum(-1)
+        per_stage = [sum(prod(row[:depth].tolist()) for depth in self.depths) for row in counts]
+        return prod(len(widths) * count for widths, count in zip(self.widths, per_stage, strict=True))
+
+    @property
+    def decisions(self) -> dict[str, tuple[int, int]]:
+        """alpha, one row a block position, beta, one row a stage, and the widths where there is a choice."""
+        shapes = {
+            "configuration": (self.stages * self.most_blocks, len(self.configurations)),
+            "depth": (self.stages, len(self.depths)),
+        }
+        return {**shapes, "width": (self.stages, self.most_widths)} if self.most_widths > 1 else shapes
+
+    def places(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """All (stage, block, configuration, width before, width) that networks have.
+
+        Only a stage's first block meets the width before; for the others it is the stage's own.
+        """
+        for stage, block, configuration in np.argwhere(self.allowed).tolist():
+            for width in range(len(self.widths[stage])):
+                before = range(len(self.widths[stage - 1]) if stage else 1) if block == 0 else [width]
+                for width_before in before:
+                    yield stage, block, configuration, width_before, width
+
+    # --- values ---
+
+    def from_choice(self, choice: StagedChoice) -> A:
+        """The architecture of depths (S,), configuration numbers (S, D), -1 beyond the depth, and widths (S,)."""
+        depths, chosen, widths = choice.depths, choice.configurations, choice.widths
+        stages, blocks, count = self.shape
+        if depths.shape != (stages,) or chosen.shape != (stages, blocks) or widths.shape != (stages,):
+            raise InputError(
+                f"depths and widths ({stages},) and configurations ({stages}, {blocks})",
+                f"shapes {depths.shape}, {widths.shape} and {chosen.shape}",
+            )
+        present = np.arange(blocks) < depths[:, None]
+        inside = np.where(present, (chosen >= 0) & (chosen < count), chosen == ABSENT)
+        if not np.isin(depths, self.depths).all() or not inside.all():
+            raise InputError(
+                f"depths among {self.depths} and configurations 0..{count - 1}, {ABSENT} beyond",
+                f"{depths.tolist()} and {chosen.tolist()}",
+            )
+        if not all(0 <= width < len(own) for width, own in zip(widths.tolist(), self.widths, strict=True)):
+            raise InputError(f"widths of numbers below {[len(own) for own in self.widths]}", f"{widths.tolist()}")
+        places = np.argwhere(present)
+        refused = [place for place in places.tolist() if not self.allowed[(*place, chosen[tuple(place)])]]
+        if refused:
+            raise InputError("configurations that are allowed where they are", f"{chosen.tolist()}, not at {refused}")
+        return self._assemble([row[row >= 0].tolist() for row in chosen], widths.tolist())
+
+    def to_choice(self, architecture: A) -> StagedChoice:
+        """Depths (S,), configuration numbers (S, D), -1 beyond the depth, and width numbers (S,)."""
+        self.check(architecture)
+        rows, widths = self._take_apart(architecture)
+        chosen = np.full((self.stages, self.most_blocks), ABSENT, dtype=np.int64)
+        for line, row in zip(chosen, rows, strict=True):
+            line[: len(row)] = row
+        return StagedChoice(np.array([len(row) for row in rows]), chosen, np.array(widths, dtype=np.int64))
+
+    def sample(self, rng: np.random.Generator) -> A:
+        """Every depth, configuration and width uniformly: the distribution under which BINAS takes expectations."""
+        depths = rng.choice(self.depths, self.stages).tolist()
+        options = [[np.flatnonzero(place) for place in stage] for stage in self.allowed]
+        rows = [
+            [int(own[block][rng.integers(len(own[block]))]) for block in range(depth)]
+            for own, depth in zip(options, depths, strict=True)
+        ]
+        return self._assemble(rows, [int(rng.integers(len(own))) if len(own) > 1 else 0 for own in self.widths])
+
+    def encode(self, architecture: A) -> Encoding:
+        """One-hot configuration (S*D, C), zero rows beyond the depth, depth (S, number of depths), and width (S, W)."""
+        choice = self.to_choice(architecture)
+        numbers = np.arange(len(self.configurations))
+        encoding: Encoding = {
+            "configuration": (choice.configurations.reshape(-1, 1) == numbers).astype(np.int8),
+            "depth": (choice.depths[:, None] == np.array(self.depths)).astype(np.int8),
+        }
+        if self.most_widths > 1:
+            encoding["width"] = (choice.widths[:, None] == np.arange(self.most_widths)).astype(np.int8)
+        return encoding
+
+    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> A:
+        """Inverse of :meth:`encode`."""
+        checked = self.check_encoding(encoding)
+        rows, depth = checked["configuration"], checked["depth"]
+        for name in ("depth", "width"):
+            if name in checked and not (checked[name].sum(1) == 1).all():
+                raise InputError(f"exactly one {name} a stage", f"{checked[name].sum(1).tolist()}")
+        depths = np.array(self.depths)[depth.argmax(1)]
+        present = (np.arange(self.most_blocks) < depths[:, None]).reshape(-1)
+        if not (rows.sum(1) == present).all():
+            raise InputError(
+                "one configuration a block up to the depth and none beyond it", f"{rows.sum(1).tolist()} a block"
+            )
+        chosen = np.where(present, rows.argmax(1), ABSENT).reshape(self.stages, self.most_blocks)
+        widths = checked["width"].argmax(1) if "width" in checked else np.zeros(self.stages, np.int64)
+        return self.from_choice(StagedChoice(depths, chosen, widths))
+
+    # --- variation ---
+
+    def neighbours(self, architecture: A) -> list[A]:
+        """Another configuration of one block, a stage cut to the next smaller depth or deepened, or another width.
+
+        A deeper stage's new blocks are equal where their places allow it.
+        """
+        rows, widths = self._take_apart(architecture)
+        found = []
+        for stage, row in enumerate(rows):
+            found += [
+                self._assemble([*rows[:stage], changed, *rows[stage + 1 :]], widths)
+                for changed in self._changed_rows(stage, row)
+            ]
+            found += [
+                self._assemble(rows, [*widths[:stage], other, *widths[stage + 1 :]])
+                for other in range(len(self.widths[stage]))
+                if other != widths[stage]
+            ]
+        return found
+
+    def _changed_rows(self, stage: int, row: list[int]) -> list[list[int]]:
+        options = [np.flatnonzero(place).tolist() for place in self.allowed[stage]]
+        changed = [
+            [*row[:block], other, *row[block + 1 :]]
+            for block, own in enumerate(row)
+            for other in options[block]
+            if other != own
+        ]
+        place = self.depths.index(len(row))
+        changed += [row[: self.depths[place - 1]]] if place else []
+        if place + 1 < len(self.depths):
+            new = range(len(row), self.depths[place + 1])
+            changed += [row + [one] * len(new) for one in options[len(row)] if all(one in options[b] for b in new)]
+        return changed
+
+    def crossover(self, first: A, second: A, rng: np.random.Generator) -> A:
+        """Each stage's depth and width from either parent, each block from either parent that has it."""
+        rows = []
+        (ours, our_widths), (theirs, their_widths) = self._take_apart(first), self._take_apart(second)
+        for one, other in zip(ours, theirs, strict=True):
+            depth = (len(one), len(other))[rng.integers(2)]
+            picks = rng.integers(2, size=depth)
+            pairs = [[row[b] for row in (one, other) if b < len(row)] for b in range(depth)]
+            rows.append([pair[pick % len(pair)] for pair, pick in zip(pairs, picks, strict=True)])
+        both = zip(our_widths, their_widths, strict=True)
+        return self._assemble(rows, [pair[rng.integers(2)] if pair[0] != pair[1] else pair[0] for pair in both])
+
+    def canonical(self, architecture: A) -> A:
+        """Itself: blocks beyond the depth are not part of the value, and no two values are one function."""
+        return architecture
+
+    def is_connected(self, architecture: A) -> bool:
+        """Always."""
+        return True
+
+    def cost(self, architecture: A, scale: Scale) -> Cost:
+        """Sum over start, blocks and end."""
+        total = Cost()
+        for part in self.parts_of(architecture, scale):
+            total += part.cost()
+        return total
+
+    def memory_bytes(self, architecture: A, scale: Scale) -> int:
+        """Weights and all activations of one image, held at once, in float32.
+
+        That is what a training step keeps of a forward pass and an upper bound of what any executor needs; unlike the
+        exact peak it is additive.
+        """
+        parts = self.parts_of(architecture, scale)
+        return BYTES_PER_NUMBER * sum(part.cost().params + part.activation_elements() for part in parts)
+
+    @abstractmethod
+    def parts_of(self, architecture: A, scale: Scale) -> list[Part]:
+        """Start, blocks and end of one network at ``scale``, in order."""
+
+
+def heaviest_rows(space: StagedSpace[Any], sign: int) -> Rows:
+    """The deepest (sign 1) or shallowest (-1) rows of the configurations with the most or least multiply-accumulates.
+
+    Widths are the greatest or the least ones; costs of blocks rise with both.
+    """
+    widths = [len(own) - 1 if sign > 0 else 0 for own in space.widths]
+    depth, rows = space.depths[-1 if sign > 0 else 0], []
+    for stage, block in itertools.product(range(space.stages), range(depth)):
+        before = (widths[stage - 1] if stage else 0) if block == 0 else widths[stage]
+        options = np.flatnonzero(space.allowed[stage, block]).tolist()
+        macs = [sign * space.part(stage, block, option, before, widths[stage]).cost().macs for option in options]
+        rows.append(options[int(np.argmax(macs))])
+    return [rows[stage * depth : (stage + 1) * depth] for stage in range(space.stages)]
