@@ -11,9 +11,12 @@ import click
 @click.argument("name", metavar="ID", required=False)
 @click.option("--seeds", type=int, help="Seeds or draws instead of the table's own number.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")
+@click.option("--only", help="One data set of a reproduction of several (binas-compare).")
 @click.option("--workers", type=int, default=2, show_default=True, help="Processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
-def reproduce_command(name: str | None, seeds: int | None, data: str | None, workers: int, as_json: bool) -> None:
+def reproduce_command(
+    name: str | None, seeds: int | None, data: str | None, only: str | None, workers: int, as_json: bool
+) -> None:
     """Measure a table or figure of a paper again. Without ID: list what there is."""
     from archwright.cli.view import print_json
     from archwright.errors import InputError
@@ -26,7 +29,7 @@ def reproduce_command(name: str | None, seeds: int | None, data: str | None, wor
         return
     if seeds is not None and seeds < 1:
         raise InputError("at least one seed", str(seeds))
-    settings = Settings(folder_of(name), seeds, data, workers, TerminalProgress())
+    settings = Settings(folder_of(name), seeds, data, workers, TerminalProgress(), only)
     result = reproduce(name, settings)
     if as_json:
         print_json(result)

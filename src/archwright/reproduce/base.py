@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from archwright.data.request import DataRequest
+from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
 from archwright.registry import Entry, Registry
 from archwright.runs.files import Json, write_json
@@ -32,7 +33,7 @@ reproductions = Registry(
     Entry(
         "binas-compare",
         "archwright.reproduce.binas_compare:binas_compare",
-        "BINAS beside random, evolution and uniform networks at three limits",
+        "BINAS beside uniform, random, evolved and longer trained networks (--only digits, cifar16, cifar32)",
     ),
     Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
     Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
@@ -97,6 +98,7 @@ class Settings:
         folder: where it keeps its results, plots and runs.
         seeds: how many seeds or draws; None for the table's own default.
         data: spec of the images; None for the CIFAR-10 subset in the data folder, else noise.
+        only: the part of a reproduction of several data sets that is asked for; None for all.
     """
 
     folder: Path
@@ -104,6 +106,7 @@ class Settings:
     data: str | None = None
     workers: int = 1
     progress: Progress = field(default_factory=Progress)
+    only: str | None = None
 
     @cached_property
     def executor(self) -> Executor:
@@ -133,6 +136,8 @@ class Settings:
 def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON."""
     function: Callable[[Settings], Outcome] = reproductions.get(name)
+    if settings.only is not None and name != "binas-compare":
+        raise InputError("--only with a reproduction of several data sets (binas-compare)", name)
     begin = time.perf_counter()
     with settings.executor:
         outcome = function(settings)
