@@ -142,14 +142,19 @@ class FastPlan:
     # --- plan ---
 
     def make(self) -> Json:
-        """The stage ``plan``: time training steps, share the time out, and propose networks for every limit."""
+        """The stage ``plan``: time training steps, share the time out, and propose networks for every limit.
+
+        Steps are timed in the processor's time; on a busy machine only a share of the seconds on the wall is that.
+        """
         context, limit_sets = self.context, self.tables.limit_sets
-        steps = self.tables.measured(STEP_TIMING, "training steps", "steps")
+        begin, worked = time.perf_counter(), self._clock()
+        steps = self.tables.measured(STEP_TIMING, "training steps", "steps", networks=0)
         steps.save(context.run.artifact("steps.json"))
         factor = self._batch_factor()
         least = factor * steps.costs(self.space).problem(self.space).cost_range("latency_ms")[0]
         spent = time.time() - context.run.events()[0]["time"]
-        seconds = max((1 - KEPT_BACK) * self.seconds - spent, LEAST_TRAINING * self.seconds)
+        share = (self._clock() - worked) / (time.perf_counter() - begin)
+        seconds = max((1 - KEPT_BACK) * self.seconds - spent, LEAST_TRAINING * self.seconds) * min(1.0, share)
         plan = make_plan(seconds, len(limit_sets), factor, self._overhead_ms(), self._plain_step_ms(), least)
         proposed = {one["architecture"] for limits in limit_sets for one in self.trunk(plan).propose(limits, plan)}
         plan = plan.for_candidates(len(proposed))
@@ -175,15 +180,20 @@ class FastPlan:
         timing = Timing(threads=threads, batch=size, warm_up=2, repeats=9, training=True)
         return measure(network, shape, timing).median_ms
 
+    def _clock(self) -> float:
+        """Seconds of this process; on the wall where several threads or another device share the work."""
+        device = self.context.device
+        return time.process_time() if device.threads == 1 and device.name == "cpu" else time.perf_counter()
+
     def _overhead_ms(self) -> float:
         """Loading and augmenting the images of a step."""
         data = self.context.task.data
         batches = Batches(data, "train", self.recipe.batch_size, augment=Augmentation.default_for(data))
         times = []
         for number in range(7):
-            begin = time.perf_counter()
+            begin = self._clock()
             batches.get(*divmod(number, len(batches)))
-            times.append(1000 * (time.perf_counter() - begin))
+            times.append(1000 * (self._clock() - begin))
         return float(np.median(times))
 
     @property

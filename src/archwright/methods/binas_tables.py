@@ -11,7 +11,7 @@ from typing import Any
 from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.costs.limits import Reachable
 from archwright.costs.measure import Timing, device_name
-from archwright.costs.tables import LatencyTable, measure_table
+from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
 from archwright.errors import InputError
 from archwright.methods.binas_latency import Clock, latency_of, say_if_busy
 from archwright.methods.binas_options import BinasOptions
@@ -61,8 +61,8 @@ class Tables:
             raise InputError("a table of latencies", "one of training steps")
         return table
 
-    def measured(self, timing: Timing, what: str, name: str) -> LatencyTable:
-        """A table measured here; an interrupted measurement goes on."""
+    def measured(self, timing: Timing, what: str, name: str, networks: int) -> LatencyTable:
+        """A table measured here, corrected by so many networks; an interrupted measurement goes on."""
         context = self.context
         with context.progress.task(what, 0) as bar:
 
@@ -72,13 +72,14 @@ class Tables:
                 bar.note(f"{done} of {total} measurements")
 
             log = context.run.folder / "items" / f"{name}.jsonl"
-            return measure_table(self.space, timing, log=log, seed=context.configuration.seed, progress=progress)
+            seed = context.configuration.seed
+            return measure_table(self.space, timing, log=log, networks=networks, seed=seed, progress=progress)
 
     def make(self) -> Json:
         """The stage ``table``: the latency table, with the reachable range and the limits said aloud."""
         context, given = self.context, self.options.latency_table is not None
         busy = False if given else say_if_busy(self.space, self.timing, context.progress)
-        table = self._given() if given else self.measured(self.timing, "latency table", "table")
+        table = self._given() if given else self.measured(self.timing, "latency table", "table", FEWEST_NETWORKS)
         table.save(context.run.artifact("latency.json"))
         costs = table.costs(self.space)
         self.check_limits(costs)
