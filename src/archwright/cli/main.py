@@ -68,9 +68,7 @@ def runs_show(run: str, as_json: bool) -> None:
 @click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
 @click.option("--minutes", type=float, help="Time budget of this session.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_resume(
-    run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, as_json: bool
-) -> None:
+def runs_resume(run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, as_json: bool) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
     from archwright.runs.progress import TerminalProgress

@@ -163,7 +163,10 @@ class Binas(Method):
 
     def _counted(self, one: Json) -> Json:
         """A model with its costs; its latency is the measured one where it was timed."""
-        cost, measured = self.space.cost(self.space.parse(one["architecture"]), self.space.scale), one["measured_latency_ms"]
+        cost, measured = (
+            self.space.cost(self.space.parse(one["architecture"]), self.space.scale),
+            one["measured_latency_ms"],
+        )
         latency = one["predicted_latency_ms"] if measured is None else measured["median_ms"]
         counted = {"params": cost.params, "macs": cost.macs, "latency_ms": latency}
         return {**one, **counted, "scale": self.space.scale.to_dict()}

@@ -275,7 +275,11 @@ class FastPlan:
 
     def _timed(self, one: Trained) -> dict[str, Json]:
         """What a network costs by the table, and its latency here; timed once."""
-        log, clock, architecture = self.context.run.items("timed"), self.tables.clock, self.space.parse(one.architecture)
+        log, clock, architecture = (
+            self.context.run.items("timed"),
+            self.tables.clock,
+            self.space.parse(one.architecture),
+        )
         if one.name not in log.done:
             log.record(one.name, None if clock is None else clock.time(architecture).model_dump())
         timed = log.done[one.name]
@@ -314,7 +318,9 @@ class FastPlan:
 
     def models(self) -> list[Json]:
         """Each limit with its network and what is known of it."""
-        return [{k: v for k, v in one.items() if k != "costs"} for one in self.context.run.stage_result("choose")["models"]]
+        return [
+            {k: v for k, v in one.items() if k != "costs"} for one in self.context.run.stage_result("choose")["models"]
+        ]
 
     def answer(self) -> dict[str, Json]:
         """What the answer says beside the models: all that was trained and is not dominated, and what was tried."""

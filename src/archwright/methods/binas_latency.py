@@ -27,7 +27,7 @@ ROUNDS = 3
 MARGIN = 0.97
 """The part of a limit that the median of a chosen network may take."""
 LARGEST_STEP = 0.9
-"""A step down asks for a network that is predicted quicker by at most a tenth: single slow moments must not cost more."""
+"""A step down asks for a network that is predicted quicker by a tenth at most: one slow moment must not cost more."""
 MOST_STEPS = 30
 WORTH_SAYING = 1.25
 """A slowdown of the machine by more than this is said."""

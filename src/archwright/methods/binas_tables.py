@@ -138,4 +138,3 @@ class Tables:
                 self.context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
             return None
         return Clock(self.space, table, reference, self.context.progress, self.context.stop)
-

@@ -117,7 +117,7 @@ class Trunk:
     # --- proposing ---
 
     def propose(self, limits: Limits, plan: Plan) -> list[Json]:
-        """Different networks within ``limits`` to try, each with its latency; kept, as what is timed does not repeat."""
+        """Different networks within ``limits`` to try, each with its latency; kept, as timing does not repeat."""
         log, key = self.context.run.items("proposals"), json.dumps(limits)
         if key not in log.done:
             found: dict[str, Json] = {}
@@ -182,7 +182,9 @@ class Trunk:
         grown = None if "grown" in failed else self._grown(base, limits, plan)
         if grown is not None:
             network = grow(load_model(self.file(base.name)), self.space.parse(grown["architecture"]))
-            return self._compared(self._train(_name(base.name, "grown"), network, grown, base, plan, bar), base, "grown")
+            return self._compared(
+                self._train(_name(base.name, "grown"), network, grown, base, plan, bar), base, "grown"
+            )
         if "trained" not in failed:
             return self._compared(self._go_on(base, plan, bar), base, "trained")
         return {"trained": base.name, "base": base.name, "how": "kept", "paid": True}
@@ -216,9 +218,7 @@ class Trunk:
             log.record(key, None if same else found)
         return log.done[key]
 
-    def _train(
-        self, name: str, network: Network, what: Json, before: Trained | None, plan: Plan, bar: Bar
-    ) -> Trained:
+    def _train(self, name: str, network: Network, what: Json, before: Trained | None, plan: Plan, bar: Bar) -> Trained:
         """Train, validate and save a network; one that is finished is not trained again.
 
         Args:

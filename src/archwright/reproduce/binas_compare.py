@@ -107,15 +107,13 @@ def bench_rows(name: str, accuracies: dict[str, NDArray[np.float64]]) -> list[Ro
     """A row an arm and limit, and one of the mean over the limits; ``accuracies`` by arm are (seeds, limits)."""
     rows = []
     for arm, values in accuracies.items():
-        for number in range(values.shape[1]):
-            rows.append(Row.of(f"{arm} {name} limit {number + 1}", "% on test", None, values[:, number].tolist()))
+        for number, at_limit in enumerate(values.T.tolist(), 1):
+            rows.append(Row.of(f"{arm} {name} limit {number}", "% on test", None, at_limit))
         rows.append(Row.of(f"{arm} {name} mean", "% on test", None, values.mean(1).tolist()))
     return rows
 
 
-def bench_notes(
-    bench: Bench, limits: list[float], accuracies: dict[str, NDArray[np.float64]]
-) -> list[str]:
+def bench_notes(bench: Bench, limits: list[float], accuracies: dict[str, NDArray[np.float64]]) -> list[str]:
     """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error."""
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
     notes = [f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"]
