@@ -5,7 +5,8 @@
 The problem is ``synthetic_problem(seed=0)``: values in accuracy points, latencies in ms; 5 stages (240 + 15 binary
 decisions), then 50. Limits are evenly spaced between 5 % and 95 % of the reachable range. The exact solver and HiGHS
 have no randomness: their runs are repeated for the time. SCIP, where installed, solves the bilinear program once a
-limit, for ``--scip-seconds`` at most, and on the large problem at every fifth limit. ``solve-50-worst`` and
+limit, for ``--scip-seconds`` at most, and on the large problem at every fifth limit. ``exact-front-widths`` is
+``synthetic_widths_problem(seed=0)``, 3 widths a stage, compared with HiGHS at 100 limits; ``solve-50-worst`` and
 ``solve-100-worst`` are the slowest of 50 single limits at 50 and 100 stages.
 """
 
@@ -25,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from archwright.solvers import Solution, StagedProblem, evolution, frank_wolfe, milp, pareto, quadratic
-from archwright.solvers.synthetic import synthetic_problem
+from archwright.solvers.synthetic import synthetic_problem, synthetic_widths_problem
 
 RESOURCE = "latency_ms"
 Solver = Callable[[float, int], Solution]
@@ -86,6 +87,18 @@ def run(stages: int, limit_count: int, seeds: int, scip_seconds: float) -> tuple
     return seconds, len(front), rows
 
 
+def widths_front(limit_count: int = 100) -> tuple[float, int, float]:
+    """With 3 widths a stage: seconds and points of the whole front, and its largest distance to HiGHS at the limits."""
+    problem = synthetic_widths_problem(0)
+    seconds, front = front_seconds(problem, repeats=7)
+    low, high = problem.cost_range(RESOURCE)
+    distances = []
+    for limit in np.random.default_rng(0).uniform(low, high, limit_count):
+        ours = float(problem.evaluate(front.best(float(limit)))[0])
+        distances.append(abs(ours - milp.solve(problem, {RESOURCE: float(limit)}).value))
+    return seconds, len(front), max(distances)
+
+
 def worst_ms(stages: int, limit_count: int = 50) -> float:
     """The slowest single limit of ``limit_count`` over nearly the whole range, in milliseconds."""
     problem = synthetic_problem(0, stages=stages)
@@ -144,6 +157,12 @@ def main() -> None:
         results += summary(stages, seconds, rows)
         if stages == 5:
             ratios = time_ratios(seconds, rows["evolution"])
+    seconds, points, distance = widths_front()
+    console.print(
+        f"3 widths a stage: {points} points in {1000 * seconds:.0f} ms, {distance:.1e} from HiGHS at 100 limits"
+    )
+    results.append({"label": "exact-front-widths", "value": 1000 * seconds, "unit": "ms"})
+    results.append({"label": "exact-front-widths-to-highs", "value": distance, "unit": "points"})
     for stages in (50, 100):
         worst = worst_ms(stages)
         console.print(f"{stages} stages, the slowest of 50 single limits: {worst:.0f} ms")

@@ -29,6 +29,67 @@ def small_problem(seed: int, stages: int, blocks: int, configurations: int, inte
     )
 
 
+def width_problem(
+    seed: int, stages: int, blocks: int, configurations: int, widths: int, integers: bool = False
+) -> StagedProblem:
+    """The same by pairs of widths, up to ``widths`` a stage, with some configurations forbidden."""
+    rng = np.random.default_rng(seed)
+    plain = small_problem(seed, stages, blocks, configurations, integers)
+    counts = tuple(int(count) for count in rng.integers(1, widths + 1, stages))
+    widest = max(counts)
+
+    def table(low: float) -> np.ndarray:
+        drawn = rng.uniform(low, 4.0, (stages, widest, widest, blocks, configurations))
+        drawn[:, :, :, 1:] = drawn[:, :1, :, 1:]  # later blocks do not see the width before
+        return np.floor(drawn) if integers else drawn
+
+    if widest == 1:
+        return plain
+    allowed = rng.random((stages, blocks, configurations)) < 0.7
+    allowed[..., 0] |= ~allowed.any(-1)
+    return StagedProblem(
+        block_values=table(-2),
+        block_costs={name: table(0) for name in ("latency_ms", "params")},
+        depth_values=rng.uniform(-2, 2, (stages, widest, blocks)),
+        depth_costs={"latency_ms": rng.uniform(0, 2, (stages, widest, blocks))},
+        depths=plain.depths,
+        fixed_value=plain.fixed_value,
+        fixed_costs=plain.fixed_costs,
+        widths=counts,
+        allowed_configurations=allowed,
+    )
+
+
+def brute_force_widths(problem: StagedProblem) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Value and costs of every architecture of a problem with widths, term by term."""
+    configurations, names = problem.shape[2], problem.resources
+    rows = []
+    for widths in product(*(range(count) for count in problem.widths)):
+        stages = []
+        for stage, width in enumerate(widths):
+            before = widths[stage - 1] if stage else 0
+            options = []
+            for depth in problem.depths[stage]:
+                for chosen in product(range(configurations), repeat=depth):
+                    if not all(problem.allowed_configurations[stage, b, c] for b, c in enumerate(chosen)):
+                        continue
+                    terms = [problem.depth_values[stage, width, depth - 1]]
+                    terms += [problem.depth_costs[name][stage, width, depth - 1] for name in names]
+                    for block, c in enumerate(chosen):
+                        place = stage, before, width, block, c
+                        terms[0] += problem.block_values[place]
+                        for number, name in enumerate(names, 1):
+                            terms[number] += problem.block_costs[name][place]
+                    options.append(terms)
+            stages.append(np.array(options))
+        total = np.array([[problem.fixed_value, *(problem.fixed_costs[name] for name in names)]])
+        for options in stages:
+            total = (total[:, None] + options).reshape(-1, 1 + len(names))
+        rows.append(total)
+    everything = np.concatenate(rows)
+    return everything[:, 0], {name: everything[:, number] for number, name in enumerate(names, 1)}
+
+
 def every_choice(problem: StagedProblem) -> StagedChoice:
     """All architectures of a small problem."""
     _, blocks, configurations = problem.shape

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from staged_problems import every_choice, small_problem
+from staged_problems import brute_force_widths, every_choice, small_problem, width_problem
 
 from archwright.errors import InfeasibleError
 from archwright.solvers import milp
@@ -53,3 +53,20 @@ def test_encoding_is_linear_and_complete() -> None:
         back = decode(problem, x[index])
         np.testing.assert_array_equal(back.configurations, choices.configurations[index])
         np.testing.assert_array_equal(back.depths, choices.depths[index])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_widths_and_two_limits_equal_brute_force(seed: int) -> None:
+    problem = width_problem(seed, 3, 2, 2, 3)
+    if max(problem.widths) == 1:
+        pytest.skip("no widths drawn")
+    values, costs = brute_force_widths(problem)
+    limits = {name: float(np.quantile(costs[name], 0.3)) for name in costs}
+    within = np.all([costs[name] <= limit for name, limit in limits.items()], axis=0)
+    if not within.any():
+        with pytest.raises(InfeasibleError):
+            milp.solve(problem, limits)
+        return
+    solution = milp.solve(problem, limits)
+    assert solution.value == pytest.approx(values[within].max(), abs=1e-7)
+    assert all(solution.costs[name] <= limit for name, limit in limits.items())

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from staged_problems import brute_force_table, small_problem
+from staged_problems import brute_force_table, brute_force_widths, small_problem, width_problem
 
 from archwright.errors import InfeasibleError
 from archwright.solvers import milp, pareto
 from archwright.solvers.problem import StagedProblem
-from archwright.solvers.synthetic import synthetic_problem
+from archwright.solvers.synthetic import synthetic_problem, synthetic_widths_problem
 
 problems = st.builds(
     small_problem,
@@ -41,6 +41,52 @@ def test_front_and_single_limit_equal_brute_force(problem: StagedProblem, share:
     assert values[costs <= limit - 1e-9].max(initial=-np.inf) <= solution.value + 1e-9
 
 
+width_problems = st.builds(
+    width_problem,
+    seed=st.integers(0, 2**32 - 1),
+    stages=st.integers(1, 3),
+    blocks=st.integers(1, 2),
+    configurations=st.integers(1, 3),
+    widths=st.integers(2, 3),
+    integers=st.booleans(),
+).filter(lambda problem: max(problem.widths) > 1)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(problem=width_problems, share=st.floats(0, 1))
+def test_widths_equal_brute_force(problem: StagedProblem, share: float) -> None:
+    values, all_costs = brute_force_widths(problem)
+    costs = all_costs["latency_ms"]
+    front = pareto.front(problem, "latency_ms")
+    best = np.array([values[costs <= cost + 1e-9].max() for cost in front.costs])
+    np.testing.assert_allclose(front.values, best, atol=1e-9)
+    at = np.searchsorted(front.costs, costs + 1e-9, side="right") - 1
+    assert (at >= 0).all()
+    assert (values <= front.values[at] + 1e-9).all()
+    stated_values, stated_costs = problem.evaluate(front.choices())
+    np.testing.assert_allclose(stated_values, front.values, atol=1e-9)
+    np.testing.assert_allclose(stated_costs["latency_ms"], front.costs, atol=1e-9)
+
+    low, high = problem.cost_range("latency_ms")
+    assert (low, high) == pytest.approx((costs.min(), costs.max()), abs=1e-9)
+    limit = low + share * (high - low)
+    solution = pareto.solve(problem, "latency_ms", limit)
+    assert solution.costs["latency_ms"] <= limit
+    assert values[costs <= limit - 1e-9].max(initial=-np.inf) <= solution.value + 1e-9
+    assert solution.value <= values[costs <= limit + 1e-9].max() + 1e-9
+
+
+def test_full_problem_with_widths_equals_highs() -> None:
+    problem = synthetic_widths_problem(0)
+    front = pareto.front(problem, "latency_ms")
+    low, high = problem.cost_range("latency_ms")
+    assert len({tuple(row) for row in front.choices().widths.tolist()}) > 10  # widths do matter
+    for limit in np.random.default_rng(2).uniform(low, high, 3):
+        exact = problem.evaluate(front.best(limit))[0]
+        assert exact == pytest.approx(milp.solve(problem, {"latency_ms": limit}).value, abs=1e-9)
+        assert exact == pytest.approx(pareto.solve(problem, "latency_ms", limit).value, abs=1e-9)
+
+
 @pytest.mark.parametrize("resource", ["latency_ms", "macs"])
 def test_front_is_monotone_and_every_point_evaluates_to_its_statement(resource: str) -> None:
     problem = synthetic_problem(3)
@@ -53,11 +99,11 @@ def test_front_is_monotone_and_every_point_evaluates_to_its_statement(resource: 
     np.testing.assert_allclose(costs[resource], front.costs, rtol=1e-12)
 
 
-def test_full_problem_equals_highs_at_a_hundred_limits() -> None:
+def test_full_problem_equals_highs_at_thirty_limits() -> None:
     problem = synthetic_problem(0)
     front = pareto.front(problem, "latency_ms")
     low, high = problem.cost_range("latency_ms")
-    for limit in np.random.default_rng(1).uniform(low, high, 100):
+    for limit in np.random.default_rng(1).uniform(low, high, 30):
         exact = problem.evaluate(front.best(limit))[0]
         assert exact == pytest.approx(milp.solve(problem, {"latency_ms": limit}).value, abs=1e-9)
         assert exact == pytest.approx(pareto.solve(problem, "latency_ms", limit).value, abs=1e-9)

@@ -33,6 +33,7 @@ def solve(
     ``mutation_ratio`` of them mutants of one parent, the rest crossovers of two.
     """
     start = time.perf_counter()
+    problem.check_single("evolution")
     bound = relax(problem, resource, limit).bound
     rng = np.random.default_rng(seed)
     genomes = _Genomes(problem, resource, limit)

@@ -81,6 +81,7 @@ def iterates(
 
     Each has at most one split alpha block and at most one split beta stage, with two entries each (Theorem 3.3).
     """
+    problem.check_single("Frank-Wolfe")
     return _alternate(problem, resource, limit, _start(problem, resource, limit, rng), rng, steps, p, None)
 
 

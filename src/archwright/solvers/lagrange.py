@@ -1,8 +1,8 @@
 """The Lagrangian relaxation of one limit: an upper bound for every solver, and the price that prunes the exact one.
 
-With price p >= 0 on the resource the problem falls apart into stages:
+With price p >= 0 on the resource the problem falls apart into stages, tied by their widths only:
 
-    bound(p) = p * limit + fixed + sum_s max_{choice of s} (value - p * cost)  >=  optimum
+    bound(p) = p * limit + fixed + max_{choice} (value - p * cost)  >=  optimum
 
 and bound(p) is convex in p with slope limit - cost(p), so bisection on the sign of the slope finds the lowest.
 """
@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
-from archwright.solvers.problem import Floats, StagedProblem
+from archwright.solvers.chain import best_choice
+from archwright.solvers.problem import Floats, StagedChoice, StagedProblem
 
 
 @dataclass(frozen=True)
@@ -23,48 +22,42 @@ class Relaxation:
     Args:
         bound: no architecture within the limit has a higher value.
         price: the price that gives it.
-        stage_surplus: (S,), max(value - price * cost) of each stage.
-        safe_price: the lowest price tried at which the stages' best choices are together within the limit, or infinity.
+        to_go: (S + 1, W), what the stages from s on add at best to value - price * cost after each width.
+        safe: an architecture within the limit, the best at the lowest price tried at which the best one is.
     """
 
     bound: float
     price: float
-    stage_surplus: Floats
-    safe_price: float
+    to_go: Floats
+    safe: StagedChoice
 
 
 def relax(problem: StagedProblem, resource: str, limit: float, rounds: int = 50) -> Relaxation:
     """Minimise bound(p) in ``rounds`` bisections; the limit must be reachable."""
     problem.check_limits({resource: limit})
-    budget = limit - problem.fixed_costs[resource]
-    surplus, cost = _best_per_stage(problem, resource, 0.0)
-    bound, best_price = problem.fixed_value + float(surplus.sum()), 0.0
-    if cost <= budget:  # the limit does not bind
-        return Relaxation(bound, 0.0, surplus, 0.0)
-    low, high, safe_price = 0.0, 1.0, np.inf
-    while _best_per_stage(problem, resource, high)[1] > budget and high < 1e12:
+    values, by_depth = problem.tables()
+    costs, costs_by_depth = problem.tables(resource)
+    fixed = problem.fixed_costs[resource]
+
+    def at(price: float) -> tuple[StagedChoice, Floats, float, float]:
+        choice, to_go = best_choice(problem, values - price * costs, by_depth - price * costs_by_depth)
+        bound = problem.fixed_value + price * (limit - fixed) + float(to_go[0, 0])
+        return choice, to_go, bound, problem.cost(choice, resource)
+
+    choice, to_go, bound, cost = at(0.0)
+    best = Relaxation(bound, 0.0, to_go, choice)
+    if cost <= limit:  # the limit does not bind
+        return best
+    low, high, safe = 0.0, 1.0, problem.cheapest(resource)
+    while at(high)[3] > limit and high < 1e12:
         low, high = high, 4.0 * high
     for _ in range(rounds):
         price = 0.5 * (low + high)
-        surplus_here, cost = _best_per_stage(problem, resource, price)
-        if cost > budget:
+        choice, to_go, bound, cost = at(price)
+        if cost > limit:
             low = price
         else:
-            high = safe_price = price
-        bound_here = problem.fixed_value + price * budget + float(surplus_here.sum())
-        if bound_here < bound:
-            bound, best_price, surplus = bound_here, price, surplus_here
-    return Relaxation(bound, best_price, surplus, safe_price)
-
-
-def _best_per_stage(problem: StagedProblem, resource: str, price: float) -> tuple[Floats, float]:
-    """Per stage the greatest value - price * cost, (S,), and the total cost of the choices that have it."""
-    block_costs = problem.block_costs[resource]
-    surplus = problem.block_values - price * block_costs
-    best = surplus.argmax(-1)[..., None]
-    by_depth = np.take_along_axis(surplus, best, -1)[..., 0].cumsum(-1) + problem.depth_values
-    cost_by_depth = np.take_along_axis(block_costs, best, -1)[..., 0].cumsum(-1) + problem.depth_costs[resource]
-    by_depth = np.where(problem.allowed, by_depth - price * problem.depth_costs[resource], -np.inf)
-    depth = by_depth.argmax(-1)
-    stage = np.arange(len(depth))
-    return by_depth[stage, depth], float(cost_by_depth[stage, depth].sum())
+            high, safe = price, choice
+        if bound < best.bound:
+            best = Relaxation(bound, price, to_go, choice)
+    return Relaxation(best.bound, best.price, best.to_go, safe)

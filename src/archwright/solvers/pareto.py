@@ -1,22 +1,61 @@
 """The exact front of value against one resource, for every limit at once.
 
-Given the depths, value and cost are sums over blocks, so a part of an architecture that is dearer and not better than
-another part in the same place can never belong to the front. Hence the front of a stage is the pruned sum of its
-blocks' fronts, joined over its depths, and the front of the whole is the pruned sum of the stages'.
+Given depths and widths, value and cost are sums over blocks, so a part of an architecture that is dearer and not better
+than another part in the same place, between the same widths, can never belong to the front. Hence the front of a stage
+between two widths is the pruned sum of its blocks' fronts, joined over its depths; the front of the first s stages is
+kept for each width of the last of them, as what follows depends on it; and the fronts of all last widths are joined.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
+from archwright.solvers.chain import best_choice
 from archwright.solvers.lagrange import Relaxation, relax
 from archwright.solvers.problem import Floats, Ints, Solution, StagedChoice, StagedProblem
 
-StageFront = tuple[Floats, Floats, tuple[Ints, Ints]]
-"""Costs (m,), values (m,), and the choices: depths (m,) and configurations (m, D)."""
+Points = tuple[Floats, Floats]
+"""Costs (m,) and values (m,) of undominated points, both rising."""
+
+
+@dataclass(frozen=True, eq=False)
+class StageFronts:
+    """What one stage can do.
+
+    Args:
+        points: by (width before, width), the undominated points.
+        first: by the same pair, the number of its first point among all of the stage.
+        depths: (n,) of all points of the stage.
+        configurations: (n, D) of them.
+    """
+
+    points: dict[tuple[int, int], Points]
+    first: dict[tuple[int, int], int]
+    depths: Ints
+    configurations: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Partials:
+    """The surviving sums over the stages so far, for all widths of the last one, the widths one after another.
+
+    Args:
+        costs, values: by width, (m_w,) each.
+        before: (m,), number of the sum that it continues.
+        own: (m,), number of the stage's point that it adds.
+        width: (m,), of the stage.
+    """
+
+    costs: list[Floats]
+    values: list[Floats]
+    before: Ints
+    own: Ints
+    width: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,31 +67,32 @@ class Front:
         resource: the resource on the cost axis.
         costs: (n,), strictly rising.
         values: (n,), strictly rising.
-        stages: per stage its own front: depths (m,) and configurations (m, D).
-        pointers: per stage, for each surviving partial sum, (which partial sum before, which point of the stage).
+        last: (n,), numbers of the points among the last partial sums.
+        stages: per stage its own fronts.
+        partials: per stage the surviving sums, which point back to those before.
     """
 
     problem: StagedProblem
     resource: str
     costs: Floats
     values: Floats
-    stages: tuple[tuple[Ints, Ints], ...]
-    pointers: tuple[tuple[Ints, Ints], ...]
+    last: Ints
+    stages: tuple[StageFronts, ...]
+    partials: tuple[Partials, ...]
 
     def __len__(self) -> int:
         return len(self.costs)
 
     def choices(self, points: Ints | None = None) -> StagedChoice:
         """The architectures of the given points (default: all), found by walking the pointers back."""
-        at = np.arange(len(self)) if points is None else points
-        depths, configurations = [], []
-        for (stage_depths, stage_configurations), (before, own) in zip(
-            reversed(self.stages), reversed(self.pointers), strict=True
-        ):
-            depths.append(stage_depths[own[at]])
-            configurations.append(stage_configurations[own[at]])
-            at = before[at]
-        return StagedChoice(np.stack(depths[::-1], -1), np.stack(configurations[::-1], -2))
+        at = self.last if points is None else self.last[points]
+        depths, configurations, widths = [], [], []
+        for stage, partial in zip(reversed(self.stages), reversed(self.partials), strict=True):
+            depths.append(stage.depths[partial.own[at]])
+            configurations.append(stage.configurations[partial.own[at]])
+            widths.append(partial.width[at])
+            at = partial.before[at]
+        return StagedChoice(np.stack(depths[::-1], -1), np.stack(configurations[::-1], -2), np.stack(widths[::-1], -1))
 
     def best(self, limit: float) -> StagedChoice:
         """The architecture of highest value with cost <= limit."""
@@ -63,8 +103,7 @@ class Front:
         """The last point within the limit, by its cost evaluated in the problem's own order of summation."""
         index = max(int(np.searchsorted(self.costs, limit, side="right")) - 1, 0)
         for point in range(min(index + 1, len(self) - 1), -1, -1):
-            _, costs = self.problem.evaluate(self.choices(np.array([point])))
-            if costs[self.resource][0] <= limit:
+            if self.problem.cost(self.choices(np.array([point]))[0], self.resource) <= limit:
                 return point
         return 0
 
@@ -87,58 +126,89 @@ def solve(problem: StagedProblem, resource: str, limit: float) -> Solution:
 
 
 def _front(problem: StagedProblem, resource: str, relaxation: Relaxation | None, limit: float) -> Front:
-    stage_fronts = [_stage_front(problem, resource, stage) for stage in range(problem.shape[0])]
-    if relaxation is not None:
-        known = _known_value(problem, resource, relaxation.safe_price, limit, stage_fronts)
-        least_hope = known - _slack(abs(known) + relaxation.price * abs(limit))
-    costs, values = np.array([problem.fixed_costs[resource]]), np.array([problem.fixed_value])
-    pointers = []
-    for stage, (own_costs, own_values, _) in enumerate(stage_fronts):
-        sums = (costs[:, None] + own_costs).ravel(), (values[:, None] + own_values).ravel()
-        candidates = np.arange(len(sums[0]))
-        if relaxation is not None:
-            cost_of_rest = sum(own[0][0] for own in stage_fronts[stage + 1 :])
-            value_of_rest = relaxation.price * limit + relaxation.stage_surplus[stage + 1 :].sum()
-            hopeful = sums[1] - relaxation.price * sums[0] + value_of_rest >= least_hope
-            candidates = np.flatnonzero(hopeful & (sums[0] + cost_of_rest <= limit + _slack(limit)))
-        kept, costs, values = _prune(sums[0][candidates], sums[1][candidates])
-        kept = candidates[kept]
-        pointers.append((kept // len(own_costs), kept % len(own_costs)))
-    return Front(problem, resource, costs, values, tuple(choice for _, _, choice in stage_fronts), tuple(pointers))
+    stages = [_stage_fronts(problem, resource, stage) for stage in range(problem.shape[0])]
+    bound = None if relaxation is None else _Bound(problem, resource, relaxation, limit, stages)
+    costs, values = [np.array([problem.fixed_costs[resource]])], [np.array([problem.fixed_value])]
+    partials = []
+    for number, stage in enumerate(stages):
+        partials.append(_extended(costs, values, stage, problem.widths[number], bound, number))
+        costs, values = partials[-1].costs, partials[-1].values
+    kept, front_costs, front_values = _prune(np.concatenate(costs), np.concatenate(values))
+    return Front(problem, resource, front_costs, front_values, kept, tuple(stages), tuple(partials))
+
+
+def _extended(
+    costs: list[Floats], values: list[Floats], stage: StageFronts, widths: int, bound: _Bound | None, number: int
+) -> Partials:
+    """All sums of what survived and the stage's points, pruned within each width of the stage."""
+    offsets = np.concatenate([[0], np.cumsum([len(own) for own in costs])])
+    sums = []
+    for width in range(widths):
+        parts = []
+        for before in range(len(costs)):
+            own_costs, own_values = stage.points[before, width]
+            total, value = (costs[before][:, None] + own_costs).ravel(), (values[before][:, None] + own_values).ravel()
+            candidates = np.arange(len(total))
+            if bound is not None:
+                candidates = np.flatnonzero(bound.hopeful(total, value, number + 1, width))
+            sources = offsets[before] + candidates // len(own_costs)
+            own = stage.first[before, width] + candidates % len(own_costs)
+            parts.append((total[candidates], value[candidates], sources, own))
+        total, value, sources, own = (np.concatenate(part) for part in zip(*parts, strict=True))
+        kept, total, value = _prune(total, value)
+        sums.append((total, value, sources[kept], own[kept], np.full(len(kept), width)))
+    all_costs, all_values, before_numbers, own_numbers, all_widths = zip(*sums, strict=True)
+    return Partials(
+        list(all_costs), list(all_values), *(np.concatenate(p) for p in (before_numbers, own_numbers, all_widths))
+    )
+
+
+class _Bound:
+    """Which partial sums can still become the best architecture within one limit."""
+
+    def __init__(
+        self, problem: StagedProblem, resource: str, relaxation: Relaxation, limit: float, stages: list[StageFronts]
+    ) -> None:
+        self.price, self.limit = relaxation.price, limit
+        self.surplus_to_go = relaxation.to_go
+        blocks, depths = problem.tables(resource)
+        self.cost_to_go = -best_choice(problem, -blocks, -depths)[1]
+        known = _known_value(problem, resource, relaxation.safe, limit, stages)
+        self.least_hope = known - _slack(abs(known) + self.price * abs(limit))
+
+    def hopeful(self, costs: Floats, values: Floats, stage: int, width: int) -> NDArray[np.bool_]:
+        """Whether sums (n,) over the stages before ``stage``, the last of which has ``width``, may go on."""
+        hope = values - self.price * costs + (self.price * self.limit + self.surplus_to_go[stage, width])
+        within = costs + self.cost_to_go[stage, width] <= self.limit + _slack(self.limit)
+        kept: NDArray[np.bool_] = (hope >= self.least_hope) & within
+        return kept
 
 
 def _known_value(
-    problem: StagedProblem, resource: str, safe_price: float, limit: float, stage_fronts: list[StageFront]
+    problem: StagedProblem, resource: str, safe: StagedChoice, limit: float, stages: list[StageFronts]
 ) -> float:
     """The value of some good architecture within the limit; the higher, the more partial sums are pruned.
 
-    Each stage's best point at the safe price, then the best replacement of one stage at a time.
+    The safe architecture, then the best replacement of one stage at a time, all at its widths.
     """
-    at = []
-    for costs, values, _ in stage_fronts:
-        if safe_price == np.inf:
-            at.append(0)
-            continue
-        surplus = values - safe_price * costs
-        # Equal but for rounding, two points may swap places from one order of summation to another: the cheaper one.
-        best = float(surplus.max())
-        at.append(int(np.argmax(surplus >= best - _slack(abs(best) + safe_price * float(costs[-1])))))
-
-    def sum_at(part: int, start: float) -> float:
-        return start + float(sum(own[part][here] for own, here in zip(stage_fronts, at, strict=True)))
-
-    if sum_at(0, problem.fixed_costs[resource]) > limit:
-        at = [0] * len(at)
-    spare, total = limit - sum_at(0, problem.fixed_costs[resource]), sum_at(1, problem.fixed_value)
+    value, costs = problem.evaluate(safe)
+    total, spare = float(value), limit - float(costs[resource]) - _slack(limit)
+    widths = [0, *safe.widths.tolist()]
+    fronts = [stage.points[pair] for stage, pair in zip(stages, pairwise(widths), strict=True)]
+    own_costs, own_values = problem.by_stage(safe, resource), problem.by_stage(safe)
     while True:
         gains = []
-        for (own_costs, own_values, _), here in zip(stage_fronts, at, strict=True):
-            to = max(int(np.searchsorted(own_costs, own_costs[here] + spare, side="right")) - 1, here)
-            gains.append((own_values[to] - own_values[here], own_costs[to] - own_costs[here], to))
+        for (front_costs, front_values), cost, value in zip(fronts, own_costs, own_values, strict=True):
+            to = int(np.searchsorted(front_costs, cost + spare, side="right")) - 1
+            gains.append(
+                (front_values[to] - value, front_costs[to], front_values[to]) if to >= 0 else (0.0, cost, value)
+            )
         stage = max(range(len(gains)), key=lambda index: gains[index][0])
-        if gains[stage][0] <= 0:
+        gain, cost, value = gains[stage]
+        if gain <= 0:
             return total
-        total, spare, at[stage] = total + gains[stage][0], spare - gains[stage][1], gains[stage][2]
+        total, spare = total + gain, spare - (cost - own_costs[stage])
+        own_costs[stage], own_values[stage] = cost, value
 
 
 def _slack(number: float) -> float:
@@ -146,33 +216,63 @@ def _slack(number: float) -> float:
     return 1e-9 * max(1.0, abs(number))
 
 
-def _stage_front(problem: StagedProblem, resource: str, stage: int) -> StageFront:
-    """Costs, values and choices of one stage's front over its depths."""
-    blocks = problem.shape[1]
-    block_costs, block_values = problem.block_costs[resource][stage], problem.block_values[stage]
-    costs, values = np.zeros(1), np.zeros(1)
-    chosen = np.zeros((1, 0), np.int64)
-    found = []
-    for depth in range(1, max(problem.depths[stage]) + 1):
-        here = depth - 1
-        own, own_costs, own_values = _prune(block_costs[here], block_values[here])
-        kept, costs, values = _prune((costs[:, None] + own_costs).ravel(), (values[:, None] + own_values).ravel())
-        chosen = np.column_stack([chosen[kept // len(own)], own[kept % len(own)]])
-        if depth in problem.depths[stage]:
-            padded = np.pad(chosen, ((0, 0), (0, blocks - depth)), constant_values=-1)
-            depth_cost, depth_value = problem.depth_costs[resource][stage, here], problem.depth_values[stage, here]
-            found.append((costs + depth_cost, values + depth_value, np.full(len(kept), depth), padded))
-    all_costs, all_values, depths, configurations = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    kept, costs, values = _prune(all_costs, all_values)
-    return costs, values, (depths[kept], configurations[kept])
+def _stage_fronts(problem: StagedProblem, resource: str, stage: int) -> StageFronts:
+    """Undominated points of one stage between all widths before it and of its own."""
+    blocks, depth_costs = (table[stage] for table in problem.tables(resource))
+    values, depth_values = (table[stage] for table in problem.tables())
+    options = [np.flatnonzero(place) for place in problem.allowed_configurations[stage]]
+    points, first, depths, configurations = {}, {}, [], []
+    count = 0
+    for width in range(problem.widths[stage]):
+        # Later blocks do not see the width before: it makes no difference which one's table they are read from.
+        tails = _tails(blocks[0, width], values[0, width], options, problem.depths[stage])
+        for before in range(problem.widths[stage - 1] if stage else 1):
+            place = before, width, 0, options[0]
+            kept, costs, gains = _prune(blocks[place], values[place])
+            firsts = options[0][kept]
+            found = []
+            for depth, (tail_costs, tail_values, chosen) in tails.items():
+                total = (costs[:, None] + (tail_costs + depth_costs[width, depth - 1])).ravel()
+                value = (gains[:, None] + (tail_values + depth_values[width, depth - 1])).ravel()
+                pairs = np.repeat(firsts, len(tail_costs))[:, None], np.tile(chosen, (len(firsts), 1))
+                found.append((total, value, np.full(len(total), depth), np.concatenate(pairs, axis=1)))
+            total, value, deep, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            kept, total, value = _prune(total, value)
+            points[before, width], first[before, width] = (total, value), count
+            depths.append(deep[kept])
+            configurations.append(rows[kept])
+            count += len(kept)
+    return StageFronts(points, first, np.concatenate(depths), np.concatenate(configurations))
+
+
+def _tails(
+    costs: Floats, values: Floats, options: list[Ints], depths: tuple[int, ...]
+) -> dict[int, tuple[Floats, Floats, Ints]]:
+    """By allowed depth, costs (m,), values (m,) and configurations (m, D - 1) of the blocks after the first.
+
+    ``costs`` and ``values`` are (D, C); -1 stands beyond the depth.
+    """
+    sums, gains = np.zeros(1), np.zeros(1)
+    chosen = np.full((1, len(costs) - 1), -1)
+    found = {}
+    for depth in range(1, depths[-1] + 1):
+        if depth > 1:
+            here = options[depth - 1]
+            own, own_costs, own_values = _prune(costs[depth - 1, here], values[depth - 1, here])
+            kept, sums, gains = _prune((sums[:, None] + own_costs).ravel(), (gains[:, None] + own_values).ravel())
+            chosen = chosen[kept // len(own)]
+            chosen[:, depth - 2] = here[own][kept % len(own)]
+        if depth in depths:
+            found[depth] = sums, gains, chosen
+    return found
 
 
 def _prune(costs: Floats, values: Floats) -> tuple[Ints, Floats, Floats]:
     """Indices, costs and values of the undominated points by rising cost; of equal points one stays."""
-    order = np.argsort(costs, kind="stable")
+    if not len(costs):
+        return np.empty(0, np.int64), costs, values
+    order = np.argsort(costs)
     best = np.maximum.accumulate(values[order])
-    rises = np.concatenate([[True], best[1:] > best[:-1]])
-    order = order[rises]
-    last_at_cost = np.concatenate([costs[order][1:] > costs[order][:-1], [True]])
-    order = order[last_at_cost]
+    order = order[np.concatenate([[True], best[1:] > best[:-1]])]
+    order = order[np.concatenate([costs[order][1:] > costs[order][:-1], [True]])]
     return order, costs[order], values[order]

@@ -187,11 +187,6 @@ class StagedProblem:
         """(S, D, C)."""
         return self.block_values.shape[0], self.block_values.shape[-2], self.block_values.shape[-1]
 
-    @property
-    def single(self) -> bool:
-        """Whether every stage has one width and every block every configuration, as in the paper."""
-        return max(self.widths) == 1 and bool(self.allowed_configurations.all())
-
     def tables(self, resource: str | None = None) -> tuple[Floats, Floats]:
         """Block and depth costs of a resource, or the values, always by width: (S, W, W, D, C) and (S, W, D)."""
         blocks = self.block_values if resource is None else self.block_costs[resource]
@@ -201,7 +196,7 @@ class StagedProblem:
     @cached_property
     def allowed(self) -> NDArray[np.bool_]:
         """(S, D): whether stage s may have depth d."""
-        mask = np.zeros(self.block_values.shape[:2], bool)
+        mask = np.zeros(self.shape[:2], bool)
         for stage, depths in enumerate(self.depths):
             mask[stage, np.array(depths) - 1] = True
         return mask
@@ -209,9 +204,23 @@ class StagedProblem:
     def evaluate(self, choices: StagedChoice) -> tuple[Floats, dict[str, Floats]]:
         """Value (...) and per resource cost (...) of one choice or an array of them."""
         self._check(choices)
-        value = self.fixed_value + _total(*self.tables(), choices)
-        costs = {name: self.fixed_costs[name] + _total(*self.tables(name), choices) for name in self.resources}
+        value = self.fixed_value + self.by_stage(choices).sum(-1)
+        costs = {name: self.fixed_costs[name] + self.by_stage(choices, name).sum(-1) for name in self.resources}
         return value, costs
+
+    def cost(self, choice: StagedChoice, resource: str) -> float:
+        """What one choice takes of one resource, summed as :meth:`evaluate` sums."""
+        return float(self.fixed_costs[resource] + self.by_stage(choice, resource).sum(-1))
+
+    def by_stage(self, choices: StagedChoice, resource: str | None = None) -> Floats:
+        """What each stage of choices (...) takes of a resource, or is worth, (..., S)."""
+        blocks, depths = self.tables(resource)
+        stage, chosen, width = np.arange(len(blocks)), choices.configurations, choices.widths
+        before = np.concatenate([np.zeros_like(width[..., :1]), width[..., :-1]], axis=-1)
+        place = stage[:, None], before[..., None], width[..., None], np.arange(chosen.shape[-1])
+        present = np.where(chosen >= 0, blocks[(*place, np.maximum(chosen, 0))], 0.0)
+        total: Floats = depths[stage, width, choices.depths - 1] + present.sum(-1)
+        return total
 
     def cost_range(self, resource: str) -> tuple[float, float]:
         """The least and the greatest cost an architecture can have."""
@@ -220,8 +229,7 @@ class StagedProblem:
         blocks, depths = self.tables(resource)
         dearest, _ = best_choice(self, blocks, depths)
         # Summed as `evaluate` sums, so that a limit of exactly the least cost can be met.
-        low, high = (float(_total(blocks, depths, end)) for end in (self.cheapest(resource), dearest))
-        return self.fixed_costs[resource] + low, self.fixed_costs[resource] + high
+        return self.cost(self.cheapest(resource), resource), self.cost(dearest, resource)
 
     def cheapest(self, resource: str) -> StagedChoice:
         """An architecture of least cost."""
@@ -239,6 +247,15 @@ class StagedProblem:
                     f"no architecture has {name} <= {limit:.6g}: reachable are {least:.6g} to {most:.6g}. "
                     f"Ask for at least {least:.6g}."
                 )
+
+    def check_single(self, solver: str) -> None:
+        """Refuse several widths or forbidden configurations, which not every solver knows."""
+        if max(self.widths) > 1 or not self.allowed_configurations.all():
+            raise InputError(
+                f"one width a stage and all configurations everywhere for {solver}",
+                f"widths {self.widths}",
+                "Use the exact solver (pareto) or HiGHS (milp).",
+            )
 
     def sample(self, count: int, rng: np.random.Generator) -> StagedChoice:
         """``count`` uniformly random choices: (count, S) depths and widths and (count, S, D) configurations."""
@@ -279,15 +296,10 @@ class StagedProblem:
             raise InputError("configurations that are allowed where they are", "others")
 
 
-def _total(blocks: Floats, depths: Floats, choices: StagedChoice) -> Floats:
-    """Sum over the chosen depths and present blocks, (...), of tables (S, W, W, D, C) and (S, W, D)."""
-    stage, chosen, width = np.arange(len(blocks)), choices.configurations, choices.widths
-    before = np.concatenate([np.zeros_like(width[..., :1]), width[..., :-1]], axis=-1)
-    place = stage[:, None], before[..., None], width[..., None], np.arange(chosen.shape[-1])
-    per_block = blocks[(*place, np.maximum(chosen, 0))]
-    by_depth = depths[stage, width, choices.depths - 1].sum(-1)
-    total: Floats = by_depth + np.where(chosen >= 0, per_block, 0.0).sum((-2, -1))
-    return total
+def _by_width(name: str, table: Floats) -> None:
+    """Refuse a block table in which others than first blocks depend on the width before."""
+    if (table[:, :, :, 1:] != table[:, :1, :, 1:]).any():
+        raise InputError(f"{name} of later blocks to be the same for all widths before", "numbers that differ")
 
 
 def _table(name: str, numbers: ArrayLike, shape: tuple[int, ...], width_axes: int = 0) -> Floats:
@@ -299,6 +311,8 @@ def _table(name: str, numbers: ArrayLike, shape: tuple[int, ...], width_axes: in
         raise InputError(f"{name} of shape {shape}", f"shape {table.shape}")
     if not np.isfinite(table).all():
         raise InputError(f"finite numbers in {name}", "NaN or infinity")
+    if width_axes == 2:
+        _by_width(name, table)
     table.setflags(write=False)
     return table
 

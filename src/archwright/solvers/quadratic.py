@@ -66,6 +66,7 @@ def solve(
     """
     scip = _import_scip()
     start = time.perf_counter()
+    problem.check_single("SCIP")
     problem.check_limits(limits)
     objective = objective or bilinear_objective(problem)
     size = len(upper_bounds(problem))

@@ -53,3 +53,32 @@ def synthetic_problem(
         fixed_value=74.0,
         fixed_costs={"latency_ms": 4.0, "params": 1.5e6, "macs": 4.0e7},
     )
+
+
+def synthetic_widths_problem(
+    seed: int = 0, stages: int = 5, blocks: int = 4, depths: tuple[int, ...] = (2, 3, 4), widths: int = 3
+) -> StagedProblem:
+    """The same with ``widths`` widths a stage, from .75 to 1.25 of its own, with the resources latency_ms and params.
+
+    Latencies and parameters of a first block grow with the product of the width before and the stage's own, of the
+    others with the square of its own; values grow with diminishing returns and have noise by pair of widths.
+    """
+    rng, plain = np.random.default_rng((seed, widths)), synthetic_problem(seed, stages, blocks, depths)
+    share = np.linspace(0.75, 1.25, widths) if widths > 1 else np.ones(1)
+    first = (np.arange(blocks) == 0)[:, None]
+    before, own = share[:, None, None, None], share[None, :, None, None]
+    area = np.where(first, before * own, own * own)[None]  # (1, V, W, D, 1)
+    noise = rng.normal(0.0, 0.02, (stages, widths, widths, blocks, 12))
+    noise = np.where(first, noise, noise[:, :1])  # later blocks do not see the width before
+    width_gain = 1.5 * (0.6 + 0.8 * np.linspace(0, 1, stages))[:, None, None] * np.log2(share)[None, :, None]
+    costs = {name: plain.block_costs[name][:, None, None] * area for name in ("latency_ms", "params")}
+    return StagedProblem(
+        block_values=plain.block_values[:, None, None] + noise,
+        block_costs={name: np.broadcast_to(cost, noise.shape) for name, cost in costs.items()},
+        depth_values=plain.depth_values[:, None] + width_gain,
+        depth_costs={},
+        depths=plain.depths,
+        fixed_value=plain.fixed_value,
+        fixed_costs={name: plain.fixed_costs[name] for name in costs},
+        widths=(widths,) * stages,
+    )
