@@ -8,12 +8,13 @@ from scipy.stats import kendalltau
 
 from archwright.errors import InputError
 from archwright.predictors import comparison
-from archwright.predictors.comparison import compare_predictors, leave_one_out_ridge
+from archwright.predictors.comparison import compare_predictors
+from archwright.predictors.ridge import leave_one_out_ridge
 from archwright.predictors.staged import StagedEstimate, fit_bilinear
 from archwright.solvers.problem import StagedChoice
 from archwright.solvers.synthetic import synthetic_problem
 
-NAMES = ["additive", "full bilinear", "full quadratic", "mlp"]
+NAMES = ["additive", "hierarchical", "full bilinear", "full quadratic", "mlp"]
 
 
 def additive_sample(count: int, noise: float = 0.0) -> tuple[StagedChoice, np.ndarray]:

@@ -185,7 +185,7 @@ def test_quadratic_of_low_rank_is_the_truncated_svd() -> None:
         np.testing.assert_allclose(fit.objective.Q.ravel(), weights[x.shape[1] :], atol=1e-8)
 
 
-def test_rank_is_chosen_on_held_out_rows() -> None:
+def test_rank_is_chosen_on_rows_left_out() -> None:
     rng = np.random.default_rng(2)
     x = rng.normal(size=(300, 6))
     truth = 1.0 + x @ rng.normal(size=6) + ((x @ rng.normal(size=(6, 6))) * x).sum(1)
@@ -245,7 +245,7 @@ def test_full_bilinear_holds_couplings_of_stages_that_the_structure_of_eq_3_cann
     assert np.abs(fit_bilinear(choices, y).predict(choices) - y).max() > 0.5
 
 
-def test_rank_of_the_full_bilinear_fit_is_chosen_on_held_out_rows() -> None:
+def test_rank_of_the_full_bilinear_fit_is_chosen_on_rows_left_out() -> None:
     rng = np.random.default_rng(2)
     x = rng.normal(size=(200, 6))
     truth = 1.0 + x @ rng.normal(size=6) + ((x[:, :4] @ rng.normal(size=(4, 2))) * x[:, 4:]).sum(1)

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import kendalltau, spearmanr
 
 from archwright.errors import InputError
+from archwright.predictors.hierarchical import fit_hierarchical
 from archwright.predictors.mlp import MlpPredictor
 from archwright.predictors.staged import checked_rows, fit_bilinear, fit_full_bilinear, fit_quadratic
 from archwright.solvers.problem import StagedChoice
@@ -18,20 +19,25 @@ Ints = NDArray[np.int64]
 HeldOut = Callable[[Ints, Ints], Floats]
 """From the numbers of the rows to fit to and of those to predict, the predictions of the latter."""
 
-RIDGES = np.geomspace(0.01, 100.0, 17)
 HELD_OUT = 0.2
-"""The share of a fit's own rows that chooses its rank or its epochs."""
+"""The share of a fit's own rows that chooses its epochs."""
 
 
 def compare_predictors(
-    choices: StagedChoice, accuracy: ArrayLike, num_configurations: int, folds: int = 5, seed: int = 0
+    choices: StagedChoice,
+    accuracy: ArrayLike,
+    num_configurations: int,
+    folds: int = 5,
+    seed: int = 0,
+    attributes: Floats | None = None,
 ) -> dict[str, dict[str, float]]:
     """Rank correlations of the measured accuracy with cross-validated predictions, by predictor.
 
     Every network is predicted by a fit that has not seen it, and the correlations are over all n at once. Predictors:
 
     - ``additive``: ``fit_bilinear``, the structure of eq. 3, its ridge chosen by leaving one out;
-    - ``full bilinear`` (eq. 6) and ``full quadratic`` (Algorithm 2), their ranks chosen on held-out rows;
+    - ``hierarchical``: ``fit_hierarchical`` on -log(error) where accuracies are in percent;
+    - ``full bilinear`` (eq. 6) and ``full quadratic`` (Algorithm 2), their ranks chosen by folds;
     - ``mlp``: ``MlpPredictor``.
 
     Args:
@@ -40,6 +46,7 @@ def compare_predictors(
         num_configurations: C.
         folds: how many parts of the networks are left out in turn.
         seed: of the folds and of the fits.
+        attributes: (C, A), what the configurations have in common (``attributes_of``); by default nothing.
 
     Returns:
         ``kendall`` and ``spearman`` of each predictor; 0 for predictions that are all the same.
@@ -51,19 +58,24 @@ def compare_predictors(
         raise InputError(f"configurations below {num_configurations}", str(choices.configurations.max()))
     if not np.ptp(y):
         raise InputError("accuracies that differ", f"{len(y)} times {y[0]:.6g}")
+    attributes = np.eye(num_configurations) if attributes is None else attributes
+    log_error = bool(y.min() >= 0 and y.max() <= 100)
     num_alpha = choices.configurations[0].size * num_configurations
 
     def additive(train: Ints, test: Ints) -> Floats:
-        ridge = leave_one_out_ridge(x[train], y[train], RIDGES)
-        return fit_bilinear(choices[train], y[train], ridge, num_configurations).predict(choices[test])
+        return fit_bilinear(choices[train], y[train], None, num_configurations).predict(choices[test])
+
+    def hierarchical(train: Ints, test: Ints) -> Floats:
+        return fit_hierarchical(choices[train], y[train], attributes, log_error=log_error).predict(choices[test])
 
     predictors: dict[str, HeldOut] = {
         "additive": additive,
+        "hierarchical": hierarchical,
         "full bilinear": lambda train, test: fit_full_bilinear(
-            x[train], y[train], num_alpha, held_out=HELD_OUT, seed=seed
+            x[train], y[train], num_alpha, seed=seed
         ).predict(x[test]),
         "full quadratic": lambda train, test: fit_quadratic(
-            x[train], y[train], held_out=HELD_OUT, seed=seed
+            x[train], y[train], seed=seed
         ).predict(x[test]),
         "mlp": lambda train, test: MlpPredictor.fit(
             x[train], y[train], seed=seed, held_out=HELD_OUT
@@ -71,20 +83,6 @@ def compare_predictors(
     }  # fmt: skip
     fold = _balanced_folds(y, folds, seed)
     return {name: _rank_correlations(_cross_validated(predict, fold), y) for name, predict in predictors.items()}
-
-
-def leave_one_out_ridge(x: Floats, y: Floats, ridges: Floats) -> float:
-    """The ridge of least squared leave-one-out error, which needs one SVD for rows (n, N) and all ``ridges``.
-
-    The residual of a row left out is its residual divided by 1 - h, h the diagonal of the matrix from y to the
-    predictions, here 1/n for the constant + sum_j u_j^2 s_j^2 / (s_j^2 + ridge).
-    """
-    u, s, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    kept = s[:, None] ** 2 / (s[:, None] ** 2 + ridges)
-    centred = y - y.mean()
-    residuals = centred[:, None] - u @ (kept * (u.T @ centred)[:, None])
-    leverage = 1 / len(y) + u**2 @ kept
-    return float(ridges[((residuals / (1 - leverage)) ** 2).sum(0).argmin()])
 
 
 def _balanced_folds(y: Floats, folds: int, seed: int) -> Ints:

@@ -7,12 +7,13 @@ images or averages, in any unit; the predictions have the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from archwright.errors import InputError
+from archwright.predictors.ridge import leave_one_out_ridge, ridge_weights
 from archwright.solvers.problem import Floats, Ints, StagedChoice
 from archwright.solvers.quadratic import QuadraticObjective
 
@@ -27,6 +28,7 @@ class StagedEstimate:
         block_values: (S, D, C).
         fixed_error, depth_errors, block_errors: standard errors of the same shapes; infinite for a term without
             samples (whose value is 0), NaN where the fit gives none.
+        width_values, width_errors: (S, W); (S, 0) where there is no choice of widths.
     """
 
     fixed: float
@@ -35,20 +37,30 @@ class StagedEstimate:
     fixed_error: float
     depth_errors: Floats
     block_errors: Floats
+    width_values: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    width_errors: Floats = field(default_factory=lambda: np.empty((0, 0)))
 
     def predict(self, choices: StagedChoice) -> Floats:
-        """Predictions, fixed + sum beta * depth_values + sum alpha beta * block_values, (...), of choices (...)."""
-        x = choices.one_hot(self.block_values.shape[-1])
-        values: Floats = self.fixed + x @ np.concatenate([self.block_values.ravel(), self.depth_values.ravel()])
+        """Predictions, fixed + sum beta * depth_values + sum alpha beta * block_values, (...), of choices (...).
+
+        Where widths are chosen, their values are added.
+        """
+        x = choices.one_hot(self.block_values.shape[-1], max(1, self.width_values.shape[1]))
+        terms = (self.block_values, self.depth_values, self.width_values)
+        values: Floats = self.fixed + x @ np.concatenate([term.ravel() for term in terms])
         return values
 
 
 def pool_estimates(
-    choices: StagedChoice, correct: ArrayLike, centred: bool = True, num_configurations: int | None = None
+    choices: StagedChoice,
+    correct: ArrayLike,
+    centred: bool = True,
+    num_configurations: int | None = None,
+    num_widths: int = 1,
 ) -> StagedEstimate:
     """All conditional expectations at once from n uniformly sampled (sub-network, outcome) rows.
 
-    Delta^s_d = E[Acc | d_s = d] - r. For the blocks:
+    Delta^s_d = E[Acc | d_s = d] - r, and so for the widths. For the blocks:
 
     - centred: Delta^s_{b,c} = E[Acc | O^s_b = c, d_s >= b] - E[Acc | d_s >= b].
       It reproduces an additive accuracy exactly.
@@ -62,8 +74,9 @@ def pool_estimates(
         correct: (n,), 0/1 or real outcomes.
         centred: which of the two forms.
         num_configurations: C; by default the greatest configuration seen plus one.
+        num_widths: W.
     """
-    outcome = _outcomes(choices, correct)
+    outcome = checked_outcomes(choices, correct)
     _, stages, blocks = choices.configurations.shape
     configurations = num_configurations or int(choices.configurations.max()) + 1
     mean = float(outcome.mean())
@@ -71,8 +84,12 @@ def pool_estimates(
     everyone = np.ones(len(outcome), bool)
     depth_values, depth_errors = np.zeros((2, stages, blocks))
     block_values, block_errors = np.zeros((2, stages, blocks, configurations))
+    width_values, width_errors = np.zeros((2, stages, num_widths if num_widths > 1 else 0))
     for stage in range(stages):
         depths = choices.depths[:, stage]
+        if num_widths > 1:
+            widths = choices.widths[:, stage]
+            width_values[stage], width_errors[stage] = _contrasts(outcome, widths, everyone, everyone, num_widths)
         depth_values[stage], depth_errors[stage] = _contrasts(outcome, depths - 1, everyone, everyone, blocks)
         for block in range(blocks):
             chosen = choices.configurations[:, stage, block]
@@ -84,7 +101,9 @@ def pool_estimates(
                 outcome, chosen, among, reference, configurations
             )
     error = float(outcome.std(ddof=1) / np.sqrt(len(outcome))) if len(outcome) > 1 else np.inf
-    return StagedEstimate(mean, depth_values, block_values, error, depth_errors, block_errors)
+    return StagedEstimate(
+        mean, depth_values, block_values, error, depth_errors, block_errors, width_values, width_errors
+    )
 
 
 def without_difficulty(outcome: ArrayLike, image: Ints) -> Floats:
@@ -106,11 +125,17 @@ def shrunk(estimate: StagedEstimate) -> StagedEstimate:
 
     Maximising noisy terms picks the luckiest ones, and the sum over many blocks promises far too much. The factor is
     max(0, 1 - mean error^2 / mean squared deviation): 1 without noise, 0 where the spread is no larger than the noise
-    alone would make it, which leaves the choice to the costs.
+    alone would make it, which leaves the choice to the costs. Terms of a regression have no errors here, and are shrunk
+    by its ridge already.
     """
+    if np.isnan(estimate.block_errors).all():
+        raise InputError(
+            "an estimate with standard errors to shrink by", "a regression's", "Its ridge has shrunk it already."
+        )
+    width_values = _shrunk_rows(estimate.width_values, estimate.width_errors)
     depth_values = _shrunk_rows(estimate.depth_values, estimate.depth_errors)
     block_values = _shrunk_rows(estimate.block_values, estimate.block_errors)
-    return replace(estimate, depth_values=depth_values, block_values=block_values)
+    return replace(estimate, depth_values=depth_values, block_values=block_values, width_values=width_values)
 
 
 def _shrunk_rows(values: Floats, errors: Floats) -> Floats:
@@ -158,30 +183,39 @@ def _variance(count: Floats, total: Floats, squares: Floats) -> tuple[Floats, Fl
 
 
 def fit_bilinear(
-    choices: StagedChoice, accuracy: ArrayLike, ridge: float = 0.0, num_configurations: int | None = None
+    choices: StagedChoice,
+    accuracy: ArrayLike,
+    ridge: float | None = None,
+    num_configurations: int | None = None,
+    num_widths: int = 1,
 ) -> StagedEstimate:
     """Least squares on the features of eq. 3, beta and alpha * sum_{d >= b} beta (eq. 6 restricted to that structure).
 
-    One-hot features are redundant; of all minimisers the one of least norm is taken (ridge 0), otherwise
-    ``ridge`` * |coefficients|^2 is added to the sum of squares. The constant is never penalised.
+    ``ridge`` * |coefficients|^2 is added to the sum of squares; the constant is never penalised. By default it is the
+    ridge of least leave-one-out error, without which the fit collapses where rows are about as many as terms. One-hot
+    features are redundant; with ridge 0 the minimiser of least norm is taken.
     """
-    y = _outcomes(choices, accuracy)
+    y = checked_outcomes(choices, accuracy)
     _, stages, blocks = choices.configurations.shape
     configurations = num_configurations or int(choices.configurations.max()) + 1
-    x = choices.one_hot(configurations)
-    x_mean, y_mean = x.mean(0), float(y.mean())
-    if ridge > 0:
-        gram = (x - x_mean).T @ (x - x_mean)
-        weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), (x - x_mean).T @ (y - y_mean))
-    else:
-        weights = np.linalg.lstsq(x - x_mean, y - y_mean)[0]
-    block_values, depth_values = np.split(weights, [stages * blocks * configurations])
-    block_values = block_values.reshape(stages, blocks, configurations)
-    depth_values = depth_values.reshape(stages, blocks)
+    x = choices.one_hot(configurations, num_widths)
+    weights = ridge_weights(x, y, leave_one_out_ridge(x, y) if ridge is None else ridge)
+    return estimate_of_weights(x, y, weights, (stages, blocks, configurations), num_widths)
+
+
+def estimate_of_weights(
+    x: Floats, y: Floats, weights: Floats, shape: tuple[int, int, int], num_widths: int
+) -> StagedEstimate:
+    """The estimate with the given weights (N,) of one-hot rows x (n, N), right on average over the rows."""
+    stages, blocks, configurations = shape
+    split = stages * blocks * configurations
+    block_values, depth_values, width_values = np.split(weights, [split, split + stages * blocks])
+    block_values, depth_values = block_values.reshape(shape), depth_values.reshape(stages, blocks)
+    width_values = width_values.reshape(stages, num_widths if num_widths > 1 else 0)
     nan = np.full_like
     return StagedEstimate(
-        y_mean - float(x_mean @ weights), depth_values, block_values,
-        np.nan, nan(depth_values, np.nan), nan(block_values, np.nan),
+        float(y.mean() - x.mean(0) @ weights), depth_values, block_values,
+        np.nan, nan(depth_values, np.nan), nan(block_values, np.nan), width_values, nan(width_values, np.nan),
     )  # fmt: skip
 
 
@@ -199,7 +233,7 @@ class QuadraticFit:
 
 
 def fit_full_bilinear(
-    x: Floats, y: Floats, num_alpha: int, rank: int | None = None, held_out: float = 0.1, seed: int = 0
+    x: Floats, y: Floats, num_alpha: int, rank: int | None = None, folds: int = 5, seed: int = 0
 ) -> QuadraticFit:
     """Rank-k least squares of eq. 6, r + alpha.q_alpha + beta.q_beta + alpha^T Q beta, on (x, alpha kron beta).
 
@@ -210,27 +244,29 @@ def fit_full_bilinear(
         x: (n, N) one-hot vectors (alpha, beta) of ``StagedChoice.one_hot``.
         y: (n,) accuracies.
         num_alpha: how many of the N entries are alpha: S*D*C.
-        rank: k; by default the one of least squared error on a random ``held_out`` share, then fitted to all rows.
-        held_out: that share.
-        seed: of the split.
+        rank: k; by default the one of least squared error when each of ``folds`` parts of the rows is left out in turn,
+            then fitted to all rows.
+        folds: how many.
+        seed: of the parts.
     """
     x, y = checked_rows(x, y)
     if not 0 < num_alpha < x.shape[1]:
         raise InputError(f"num_alpha within 1..{x.shape[1] - 1}", str(num_alpha))
-    return _fit_products(_Products(slice(None, num_alpha), slice(num_alpha, None)), x, y, rank, held_out, seed)
+    return _fit_products(_Products(slice(None, num_alpha), slice(num_alpha, None)), x, y, rank, folds, seed)
 
 
-def fit_quadratic(x: Floats, y: Floats, rank: int | None = None, held_out: float = 0.1, seed: int = 0) -> QuadraticFit:
+def fit_quadratic(x: Floats, y: Floats, rank: int | None = None, folds: int = 5, seed: int = 0) -> QuadraticFit:
     """Rank-k least squares on the features (x, x kron x), Algorithm 2, without ever forming them.
 
     Args:
         x: (n, N) one-hot vectors (``StagedChoice.one_hot``) or any real ones.
         y: (n,) accuracies.
-        rank: k; by default the one of least squared error on a random ``held_out`` share, then fitted to all rows.
-        held_out: that share.
-        seed: of the split.
+        rank: k; by default the one of least squared error when each of ``folds`` parts of the rows is left out in turn,
+            then fitted to all rows.
+        folds: how many.
+        seed: of the parts.
     """
-    return _fit_products(_Products(slice(None), slice(None)), *checked_rows(x, y), rank, held_out, seed)
+    return _fit_products(_Products(slice(None), slice(None)), *checked_rows(x, y), rank, folds, seed)
 
 
 def checked_rows(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
@@ -270,9 +306,7 @@ class _Products:
         return QuadraticObjective(0.0, x.T @ c, Q)
 
 
-def _fit_products(
-    features: _Products, x: Floats, y: Floats, rank: int | None, held_out: float, seed: int
-) -> QuadraticFit:
+def _fit_products(features: _Products, x: Floats, y: Floats, rank: int | None, folds: int, seed: int) -> QuadraticFit:
     """Algorithm 2 in the n x n kernel, which holds all the SVD needs.
 
     With the centred kernel K = U s^2 U^T the weights are W = X^T c, c = U_k s_k^-2 U_k^T y.
@@ -281,8 +315,7 @@ def _fit_products(
     if rank is not None and rank < 0:
         raise InputError("a rank of 0 or more", str(rank))
     if rank is None:
-        train, test = split_rows(len(x), held_out, seed)
-        errors = _errors_by_rank(features, x[train], y[train], x[test], y[test])
+        errors = _errors_by_rank(features, x, y, folds, seed)
         rank = int(errors.argmin())
     kernel = features.kernel(x, x)
     vectors, squares = _components(kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean())
@@ -300,14 +333,25 @@ def _components(centred_kernel: Floats) -> tuple[Floats, Floats]:
     return vectors[:, :rank], squares[:rank]
 
 
-def _errors_by_rank(features: _Products, x: Floats, y: Floats, x_test: Floats, y_test: Floats) -> Floats:
-    """Mean squared error on the test rows of the fits of rank 0, 1, 2, ... to the training rows."""
+def _errors_by_rank(features: _Products, x: Floats, y: Floats, folds: int, seed: int) -> Floats:
+    """Mean squared error of the fits of rank 0, 1, 2, ... on rows left out: each once, in one of ``folds`` parts."""
+    if folds < 2:
+        raise InputError("at least 2 folds", str(folds))
+    part = np.random.default_rng(seed).permutation(len(x)) % min(folds, len(x))
+    squares = [_held_out_squares(features, x[part != p], y[part != p], x[part == p], y[part == p]) for p in set(part)]
+    ranks = min(found.shape[1] for found in squares)
+    errors: Floats = np.concatenate([found[:, :ranks] for found in squares]).mean(0)
+    return errors
+
+
+def _held_out_squares(features: _Products, x: Floats, y: Floats, x_test: Floats, y_test: Floats) -> Floats:
+    """Squared errors (m, ranks) on the test rows of the fits of rank 0, 1, 2, ... to the training rows."""
     kernel, cross = features.kernel(x, x), features.kernel(x_test, x)
     vectors, squares = _components(kernel - kernel.mean(0) - kernel.mean(1)[:, None] + kernel.mean())
     centred = cross - kernel.mean(0) - cross.mean(1)[:, None] + kernel.mean()
     by_component = (centred @ vectors) * ((vectors.T @ (y - y.mean())) / squares)
     predictions = y.mean() + np.concatenate([np.zeros((len(x_test), 1)), by_component.cumsum(1)], axis=1)
-    errors: Floats = ((predictions - y_test[:, None]) ** 2).mean(0)
+    errors: Floats = (predictions - y_test[:, None]) ** 2
     return errors
 
 
@@ -321,7 +365,8 @@ def transitivity_bound(r_po: float, r_os: float) -> float:
     return float(r_po * r_os - np.sqrt((1 - r_po**2) * (1 - r_os**2)))
 
 
-def _outcomes(choices: StagedChoice, outcomes: ArrayLike) -> Floats:
+def checked_outcomes(choices: StagedChoice, outcomes: ArrayLike) -> Floats:
+    """One finite outcome a choice, (n,), as floats."""
     outcome = np.asarray(outcomes, float)
     if choices.depths.ndim != 2 or outcome.shape != (len(choices.depths),) or not len(outcome):
         raise InputError(
