@@ -88,19 +88,13 @@ def test_wider_and_deeper_is_worth_more(problem: StagedProblem) -> None:
 
 
 def test_what_grows_contains_what_it_grew_from(problem: StagedProblem) -> None:
-    addable = np.zeros(SPACE.shape, bool)
-    addable[..., 1] = True  # residual blocks only
     base = StagedChoice(np.array([1, 1]), np.array([[0, -1], [0, -1]]), np.array([1, 0]))
     networks = every(problem)
     values, costs = problem.evaluate(networks)
     contains = (networks.widths >= base.widths).all(1)
     contains &= (networks.configurations[:, :, 0] == 0).all(1)  # the base's blocks
-    contains &= (networks.configurations[:, :, 1] != 0).all(1)  # added ones are residual
     plan = PLAN.model_copy(update={"longest_step_ms": float(costs[STEP].max())})
     for share in (0.5, 0.8, 1.0):
         limit = float(np.quantile(costs["latency_ms"][contains], share))
-        found = growth(SPACE, problem, base, plan, addable).within({"latency_ms": limit})
+        found = growth(SPACE, problem, base, plan).within({"latency_ms": limit})
         assert found.value == pytest.approx(values[contains & (costs["latency_ms"] <= limit)].max())
-    nothing = growth(SPACE, problem, base, plan, np.zeros(SPACE.shape, bool)).within({"latency_ms": 1e3})
-    assert nothing.choice.depths.tolist() == [1, 1]
-    assert nothing.choice.widths.tolist() == [1, 1]  # wider still

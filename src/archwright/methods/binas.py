@@ -81,6 +81,7 @@ class Binas(Method):
         """What happens between the table and the answer."""
         if isinstance(self.space, MbConv):
             return PaperPlan(self.context, self.options, self.space, self.tables)
+        assert isinstance(self.space, Compact)
         return FastPlan(self.context, self.options, self.space, self.tables)
 
     def check(self) -> None:

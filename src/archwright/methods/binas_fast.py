@@ -42,8 +42,7 @@ from archwright.search.beside import PlainNetwork
 from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.method import Stage
-from archwright.spaces.base import Architecture
-from archwright.spaces.compact import Compact
+from archwright.spaces.compact import Compact, CompactArchitecture
 from archwright.training import Recipe
 
 LEARNING_RATE = 0.05
@@ -294,7 +293,7 @@ class FastPlan:
             "training_steps": one.steps,
         }
 
-    def _costs(self, architecture: Architecture) -> dict[str, float]:
+    def _costs(self, architecture: CompactArchitecture) -> dict[str, float]:
         problem = self.tables.costs.problem(self.space)
         return {name: float(cost) for name, cost in problem.evaluate(self.space.to_choice(architecture))[1].items()}
 
@@ -314,13 +313,13 @@ class FastPlan:
                 onnx=has_onnx(),
             )
             log.record(one.name, kept.model_dump(mode="json"))
-        return log.done[one.name]
+        kept_before: dict[str, Json] = log.done[one.name]
+        return kept_before
 
     def models(self) -> list[Json]:
         """Each limit with its network and what is known of it."""
-        return [
-            {k: v for k, v in one.items() if k != "costs"} for one in self.context.run.stage_result("choose")["models"]
-        ]
+        chosen = self.context.run.stage_result("choose") or {"models": []}
+        return [{key: value for key, value in one.items() if key != "costs"} for one in chosen["models"]]
 
     def answer(self) -> dict[str, Json]:
         """What the answer says beside the models: all that was trained and is not dominated, and what was tried."""
@@ -350,6 +349,7 @@ class FastPlan:
 def _scaled(costs: StagedCosts, factor: float) -> StagedCosts:
     """All costs times ``factor``."""
     return StagedCosts(
-        *({name: factor * table for name, table in part.items()} for part in (costs.block_costs, costs.fixed_costs)),
+        {name: factor * table for name, table in costs.block_costs.items()},
+        {name: factor * fixed for name, fixed in costs.fixed_costs.items()},
         {name: factor * table for name, table in costs.depth_costs.items()},
     )

@@ -162,7 +162,6 @@ def growth(
     problem: StagedProblem,
     base: StagedChoice,
     plan: Plan,
-    addable: NDArray[np.bool_],
 ) -> Wish:
     """Networks that contain ``base``: its blocks stay what they are, stages become wider or deeper.
 
@@ -171,14 +170,11 @@ def growth(
         problem: what is maximised.
         base: what grows.
         plan: how long a training step may take.
-        addable: (S, D, C), which blocks can be added without changing what a network computes.
     """
-    allowed = space.allowed & addable
-    depths = []
+    allowed, depths = space.allowed, []
     for stage, depth in enumerate(base.depths.tolist()):
         allowed[stage, :depth] = np.arange(allowed.shape[-1]) == base.configurations[stage, :depth, None]
-        depths.append(tuple(d for d in space.depths if d >= depth and allowed[stage, :d].any(-1).all()))
-        allowed[stage, depths[-1][-1] :] = space.allowed[stage, depths[-1][-1] :]  # beyond every depth: any
+        depths.append(tuple(d for d in space.depths if d >= depth))
     costs = {name: table.copy() for name, table in problem.depth_costs.items()}
     if space.most_widths > 1:
         for name, table in costs.items():

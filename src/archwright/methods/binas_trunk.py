@@ -29,9 +29,10 @@ from archwright.runs.files import Json
 from archwright.runs.progress import Bar
 from archwright.search.context import Context
 from archwright.solvers.problem import StagedProblem
-from archwright.spaces.base import Architecture, Network
-from archwright.spaces.staged import StagedSpace
-from archwright.supernets.grow import addable, grow
+from archwright.spaces.base import Network
+from archwright.spaces.compact import Compact, CompactArchitecture
+from archwright.spaces.compact_network import CompactNetwork
+from archwright.supernets.grow import grow
 from archwright.training import Recipe, train
 
 RESTART = 0.5
@@ -104,7 +105,7 @@ class Trunk:
     """
 
     context: Context
-    space: StagedSpace[Any]
+    space: Compact
     problem: StagedProblem
     recipe: Recipe
     clock: Clock | None
@@ -157,7 +158,7 @@ class Trunk:
         """Everything trained so far, by name."""
         return {name: Trained.from_json(one) for name, one in self.context.run.items("trained").done.items()}
 
-    def new_network(self, architecture: Architecture) -> Network:
+    def new_network(self, architecture: CompactArchitecture) -> Network:
         """With the initial weights of the seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.context.configuration.seed)
@@ -181,13 +182,20 @@ class Trunk:
         failed = {one["how"] for one in self._answers() if one["base"] == base.name and not one["paid"]}
         grown = None if "grown" in failed else self._grown(base, limits, plan)
         if grown is not None:
-            network = grow(load_model(self.file(base.name)), self.space.parse(grown["architecture"]))
-            return self._compared(
-                self._train(_name(base.name, "grown"), network, grown, base, plan, bar), base, "grown"
-            )
+            name = _name(base.name, "grown")
+            network = self._larger(base, grown["architecture"], name)
+            return self._compared(self._train(name, network, grown, base, plan, bar), base, "grown")
         if "trained" not in failed:
             return self._compared(self._go_on(base, plan, bar), base, "trained")
         return {"trained": base.name, "base": base.name, "how": "kept", "paid": True}
+
+    def _larger(self, base: Trained, architecture: str, name: str) -> Network:
+        """A network of ``architecture`` that computes what ``base`` does."""
+        network = load_model(self.file(base.name)).network
+        assert isinstance(network, CompactNetwork)
+        smaller, larger = (self.space.parse(text) for text in (base.architecture, architecture))
+        images, _ = self.batches(name).get(0, 0)
+        return grow(network, smaller, larger, self.space, self.context.configuration.seed, images)
 
     def _answers(self) -> list[Json]:
         return list(self.context.run.items("answers").done.values())
@@ -212,7 +220,7 @@ class Trunk:
         log, key = self.context.run.items("growth"), f"{json.dumps(limits)} from {base.name}"
         if key not in log.done:
             choice = self.space.to_choice(self.space.parse(base.architecture))
-            wish = growth(self.space, self.valued, choice, plan, addable(self.space))
+            wish = growth(self.space, self.valued, choice, plan)
             found = self._fitting(wish, limits)
             same = found is not None and found["architecture"] == base.architecture
             log.record(key, None if same else found)
@@ -278,7 +286,7 @@ class Trunk:
             right.append(logits.argmax(1) == labels)
         return torch.cat(losses).double().cpu().numpy(), torch.cat(right).cpu().numpy()
 
-    def model(self, network: Network, architecture: Architecture) -> Model:
+    def model(self, network: Network, architecture: CompactArchitecture) -> Model:
         """With the data's preprocessing."""
         return Model(network, self.space.name, architecture, self.space.scale, self.context.task.data.preprocessing)
 

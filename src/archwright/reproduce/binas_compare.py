@@ -90,7 +90,8 @@ def binas_compare(settings: Settings) -> Outcome:
             f"{arm} seed {seed}": {"arm": arm, "seed": seed, "limits": limits, "folder": str(folder), **asdict(bench)}
             for arm, seed in product(ARMS, seeds)
         }
-        log, found = ItemLog(folder / "finished.jsonl"), {}
+        log = ItemLog(folder / "finished.jsonl")
+        found: dict[str, Json] = {}
         first = {key for key in payloads if key.startswith("BINAS")}  # the others take its networks' number
         for keys in (first, payloads.keys() - first):
             items = [Item(key, payloads[key]) for key in payloads if key in keys]
@@ -162,7 +163,8 @@ def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
 
 def limits_of(plan_run: Path) -> list[float]:
     """In milliseconds, from the table's first limit, which is the plain network's latency."""
-    (plain, _) = Run.open(plan_run).stage_result("table")["chosen_limits_ms"]
+    table: Json = Run.open(plan_run).stage_result("table")
+    plain = table["chosen_limits_ms"][0]
     return [round(times * plain, 4) for times in TIMES_PLAIN]
 
 
