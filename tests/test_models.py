@@ -66,15 +66,15 @@ def test_predictions_are_sorted_and_do_not_depend_on_the_batch(model: Model, ima
     assert found[0].probability == pytest.approx(model.predict([image])[0].probability, abs=1e-6)
 
 
-def test_an_unreadable_image_is_named_before_anything_runs(
-    model: Model, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_image_is_named_and_the_others_can_be_had(model: Model, image: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.png"
     broken.write_bytes(image.read_bytes()[:60])
-    monkeypatch.setattr(Model, "probabilities", lambda *_: pytest.fail("ran the network"))
     for bad in (broken, tmp_path / "absent.png", tmp_path):
         with pytest.raises(InputError, match=f"an image file.*{bad.name}"):
             model.predict([image, bad])
+        first, error, last = model.predictions([image, bad, image], batch_size=2)
+        assert isinstance(error, InputError)
+        assert first == last == model.predict([image])[0]
 
 
 def test_something_else_is_not_a_model(model: Model, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_something_else_is_not_a_model(model: Model, tmp_path: Path) -> None:
 def test_a_model_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "new.safetensors"
     save_file({"w": torch.zeros(2)}, path, metadata={"archwright": json.dumps({"format": 99})})
-    with pytest.raises(RunError, match="format 1, got 99"):
+    with pytest.raises(RunError, match="format 1, got format 99"):
         load_model(path)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+from archwright.bounds import MOST_THREADS
 from archwright.errors import InputError
 
 
@@ -31,8 +33,8 @@ class Device:
         if chosen.split(":")[0] not in available:
             raise InputError(f"a device of this machine ({', '.join(available)})", repr(name))
         if threads is not None:
-            if threads < 1:
-                raise InputError("at least one thread", str(threads))
+            if not 1 <= threads <= MOST_THREADS:
+                raise InputError(f"1 to {MOST_THREADS} threads", str(threads))
             torch.set_num_threads(threads)
         return cls(chosen, torch.get_num_threads())
 
@@ -55,3 +57,8 @@ def processor_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def memory_bytes() -> int:
+    """The machine's memory; what claims more cannot be loaded."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

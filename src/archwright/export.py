@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError, missing_extra
-from archwright.models import Classifier, Model
+from archwright.models import Classifier, Facts, Model
 from archwright.runs.files import write_atomic
 
 TOLERANCE = 1e-4
@@ -36,8 +35,8 @@ def has_onnx() -> bool:
 def export_onnx(model: Model, path: Path) -> float:
     """Write ``model`` as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
 
-    The metadata has ``archwright`` (all facts of the model as JSON) and, for other programs, ``image_size``, ``mean``,
-    ``std`` and ``class_names``, each JSON.
+    The metadata has ``archwright`` (all facts of the model as JSON) and, for other programs, how to make an input of an
+    image: ``image_size``, ``mean``, ``std`` and ``class_names``, each JSON, and ``preprocessing``, the steps in words.
 
     Returns:
         The largest difference of a class probability between ONNX Runtime and PyTorch on random images.
@@ -65,6 +64,7 @@ def export_onnx(model: Model, path: Path) -> float:
         )
     written = onnx.load_from_string(buffer.getvalue())
     facts = {name: how.to_dict()[name] for name in ("image_size", "mean", "std", "class_names")}
+    facts["preprocessing"] = how.steps()
     for name, value in {"archwright": model.facts(), **facts}.items():
         written.metadata_props.add(key=name, value=json.dumps(value))
     content = written.SerializeToString()
@@ -87,21 +87,45 @@ class OnnxClassifier(Classifier):
             raise missing_extra("onnxruntime", "onnx", "running ONNX files")
         if not path.is_file():
             raise InputError("an ONNX file", str(path))
-        from onnxruntime.capi import onnxruntime_pybind11_state as errors
-
+        self._failures, self._path = _runtime_failures(), path
         try:
             self.session = _session(path.read_bytes())
-        except (errors.InvalidProtobuf, errors.InvalidGraph, errors.InvalidArgument, errors.Fail) as error:
+        except self._failures as error:
             raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
         metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         if "archwright" not in metadata:
             raise InputError("an ONNX file written by archwright", f"{path} without its metadata")
-        self.facts: dict[str, Any] = json.loads(metadata["archwright"])
-        self.preprocessing = Preprocessing.from_dict(self.facts["preprocessing"])
+        try:
+            facts = Facts.read(metadata["archwright"])
+        except InputError as error:
+            raise RunError(f"expected the facts of a model in {path}, got others: {error}") from error
+        self.preprocessing = facts.preprocessing_of(path)
+        self._check_shapes()
+
+    def _check_shapes(self) -> None:
+        """The graph must take the images and give the classes that the facts say."""
+        how = self.preprocessing
+        wanted = {
+            "images": [how.image_channels, how.image_size, how.image_size],
+            "logits": [len(how.class_names)],
+        }
+        found = {one.name: list(one.shape[1:]) for one in (*self.session.get_inputs(), *self.session.get_outputs())}
+        if found != wanted:
+            raise InputError(f"an ONNX graph from images to logits of shapes {wanted}", f"{found} in {self._path}")
 
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
-        return _run(self.session, images)
+        try:
+            return _run(self.session, images)
+        except self._failures as error:
+            raise InputError("an ONNX graph that runs", f"{self._path} ({str(error)[:100]})") from error
+
+
+def _runtime_failures() -> tuple[type[Exception], ...]:
+    """Everything that ONNX Runtime raises of its own; the classes have no base in common."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return tuple(one for one in vars(state).values() if isinstance(one, type) and issubclass(one, Exception))
 
 
 def _session(content: bytes) -> Any:

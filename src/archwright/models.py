@@ -8,23 +8,31 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image, UnidentifiedImageError
-from safetensors.torch import load_file
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor
 
 from archwright.data import Preprocessing
+from archwright.data.images import BAD_IMAGE, opened
 from archwright.errors import InputError, RunError
-from archwright.runs.files import Json, read_metadata, write_atomic, write_json
+from archwright.runs.files import (
+    Json,
+    inside,
+    load_weights,
+    read_metadata,
+    stored_elements,
+    write_atomic,
+    write_json,
+)
 from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.registry import spaces
+from archwright.strict import from_plain, parse_json
 
 FORMAT = 1
 
@@ -39,6 +47,44 @@ class Prediction:
     top: tuple[tuple[str, float], ...]
 
 
+@dataclass(frozen=True)
+class Facts:
+    """Everything that a model file or an ONNX file says beside its weights."""
+
+    format: int
+    space: str
+    architecture: str
+    scale: dict[str, Json]
+    preprocessing: dict[str, Json]
+    measured: dict[str, Json]
+
+    @classmethod
+    def read(cls, text: str) -> Facts:
+        """From JSON; other formats, missing fields and other types are errors."""
+        try:
+            values = parse_json(text)
+        except ValueError as error:
+            raise InputError("facts as JSON", str(error)) from error
+        if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
+            raise InputError(f"a model of format {FORMAT}", f"format {values['format']}")
+        return from_plain(cls, values, "a model")
+
+    def preprocessing_of(self, path: Path) -> Preprocessing:
+        """The preprocessing, which must be that of the network's images and classes."""
+        try:
+            how = Preprocessing.from_dict(self.preprocessing)
+        except InputError as error:
+            raise RunError(f"expected the preprocessing of a model in {path}, got another: {error}") from error
+        found = (how.image_size, how.image_channels, len(how.class_names))
+        wanted = tuple(self.scale.get(name) for name in ("image_size", "image_channels", "classes"))
+        if found != wanted:
+            raise RunError(
+                f"expected preprocessing to the image size, channels and classes of the network {wanted} in {path}, "
+                f"got {found}."
+            )
+        return how
+
+
 class Classifier(ABC):
     """Anything that classifies image files: a network in PyTorch, or an ONNX file."""
 
@@ -49,24 +95,43 @@ class Classifier(ABC):
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
 
     def predict(self, paths: Sequence[Path | str], top: int = 3, batch_size: int = 64) -> list[Prediction]:
-        """Classify image files of any size; an unreadable one is an error that names it, before anything runs."""
-        names = self.preprocessing.class_names
-        inputs = [self._read(Path(path)) for path in paths]
-        found: list[Prediction] = []
-        for start in range(0, len(inputs), batch_size):
-            part = slice(start, start + batch_size)
-            values, order = self.probabilities(torch.cat(inputs[part])).sort(dim=1, descending=True)
-            for path, probability, ranks in zip(paths[part], values.tolist(), order.tolist(), strict=True):
-                best = tuple((names[rank], p) for rank, p in zip(ranks[:top], probability[:top], strict=True))
-                found.append(Prediction(str(path), best[0][0], best[0][1], best))
+        """Classify image files of any size; an unreadable one is an error that names it."""
+        found = []
+        for one in self.predictions(paths, top, batch_size):
+            if isinstance(one, InputError):
+                raise one
+            found.append(one)
         return found
 
-    def _read(self, path: Path) -> Tensor:
+    def predictions(
+        self, paths: Sequence[Path | str], top: int = 3, batch_size: int = 64
+    ) -> Iterator[Prediction | InputError]:
+        """As :meth:`predict`, batch by batch, so that any number of files fits into memory.
+
+        A file that is no readable image gives its error in its place.
+        """
+        if top < 1:
+            raise InputError("at least one class to show", str(top))
+        for start in range(0, len(paths), batch_size):
+            part = [(str(path), self._read(Path(path))) for path in paths[start : start + batch_size]]
+            good = [pixels for _, pixels in part if isinstance(pixels, Tensor)]
+            answers = iter(self.probabilities(torch.cat(good))) if good else iter(())
+            for path, pixels in part:
+                yield self._prediction(path, next(answers), top) if isinstance(pixels, Tensor) else pixels
+
+    def _prediction(self, path: str, probabilities: Tensor, top: int) -> Prediction:
+        """Of one image with probabilities (classes,)."""
+        values, order = probabilities.sort(descending=True)
+        names = self.preprocessing.class_names
+        best = tuple((names[rank], p) for rank, p in zip(order[:top].tolist(), values[:top].tolist(), strict=True))
+        return Prediction(path, best[0][0], best[0][1], best)
+
+    def _read(self, path: Path) -> Tensor | InputError:
         try:
-            with Image.open(path) as image:
+            with opened(path) as image:
                 return self.preprocessing.preprocess(image)
-        except (OSError, UnidentifiedImageError, ValueError) as error:
-            raise InputError("an image file", f"{path} ({error})") from error
+        except BAD_IMAGE as error:
+            return InputError("an image file", f"{path} ({error})")
 
 
 @dataclass
@@ -132,22 +197,26 @@ def load_model(path: Path | str) -> Model:
     metadata = read_metadata(path)
     if "archwright" not in metadata:
         raise InputError("a model saved by archwright", f"{path} without its facts in the header")
-    facts: dict[str, Any] = json.loads(metadata["archwright"])
-    if facts.get("format") != FORMAT:
-        raise RunError(f"expected a model of format {FORMAT}, got {facts.get('format')} in {path}.")
-    space: Space[Any] = spaces.get(facts["space"])
-    scale = space.scale_from(facts["scale"])
-    architecture = space.at_scale(scale).parse(facts["architecture"])
+    try:
+        facts = Facts.read(metadata["archwright"])
+        space: Space[Any] = spaces.get(facts.space)
+        scale = space.scale_from(facts.scale)
+        space.at_scale(scale).check_scale(scale)
+        architecture = space.at_scale(scale).parse(facts.architecture)
+        params = space.cost(architecture, scale).params
+    except InputError as error:
+        raise RunError(f"expected a model saved by archwright in {path}, got facts that cannot be: {error}") from error
+    if params > stored_elements(path):  # before it is built: a damaged file must not ask for all memory
+        raise RunError(f"expected the weights of a network of {params:,} parameters in {path}, got fewer.")
     network = space.build(architecture, scale)
-    network.load_state_dict(load_file(path))
+    load_weights(network, path)
     network.eval()
-    preprocessing = Preprocessing.from_dict(facts["preprocessing"])
-    return Model(network, space.name, architecture, scale, preprocessing, facts["measured"])
+    return Model(network, space.name, architecture, scale, facts.preprocessing_of(path), facts.measured)
 
 
 def _model_of_run(run: Run) -> Path:
     """The model file of a run; where there is none the error says why."""
-    path = run.folder / "artifacts" / "best.safetensors"
+    path = inside(run.folder, "artifacts/best.safetensors")
     if not path.is_file():
         if run.configuration.get("data") is None:
             why, do = "looked accuracies up in a table and trained no network", "Search with --data to get a model."

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 sys.path.insert(0, str(Path(__file__).parent))  # for two_layer
 
@@ -21,8 +22,8 @@ from archwright.methods.darts import (
     second_order_step,
 )
 from archwright.runs.stop import Stop
+from archwright.spaces.base import Scale
 from archwright.spaces.darts import DARTS, EDGES
-from archwright.spaces.derivation import derive, perturbation_scores
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.training.diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
@@ -130,13 +131,13 @@ def test_nasbench201_takes_the_strongest_operation_but_never_none():
     weights = np.full((6, 5), 0.1)
     weights[:, 0] = 0.9
     weights[range(6), [1, 2, 3, 4, 1, 3]] = 0.3
-    assert derive(NASBENCH201, {"cell": weights}).operations == (1, 2, 3, 4, 1, 3)
+    assert NASBENCH201.derive({"cell": weights}).operations == (1, 2, 3, 4, 1, 3)
 
 
 def test_darts_keeps_the_two_strongest_edges_of_each_node():
     rng = np.random.default_rng(0)
     weights = {name: rng.random((14, 8)) for name in ("normal", "reduce")}
-    pair = derive(DARTS, weights)
+    pair = DARTS.derive(weights)
     for name, cell in (("normal", pair.normal), ("reduce", pair.reduce)):
         for node, edges in enumerate(cell.nodes, 2):
             best = {}
@@ -151,7 +152,7 @@ def test_darts_keeps_the_two_strongest_edges_of_each_node():
 def test_nasbench1shot1_is_derived_with_its_number_of_parents():
     rng = np.random.default_rng(1)
     weights = {name: rng.random(shape) for name, shape in NASBENCH1SHOT1_1.decisions.items()}
-    assert tuple(map(len, derive(NASBENCH1SHOT1_1, weights).parents)) == NASBENCH1SHOT1_1.parents
+    assert tuple(map(len, NASBENCH1SHOT1_1.derive(weights).parents)) == NASBENCH1SHOT1_1.parents
 
 
 @pytest.mark.parametrize("space", [NASBENCH201, DARTS, NASBENCH1SHOT1_1], ids=lambda space: space.name)
@@ -163,7 +164,7 @@ def test_perturbation_keeps_what_is_missed_most(space):
     def loss_of_masks(on):
         return sum(float((importance[name] * ~on[name]).sum()) for name in on)
 
-    assert derive(space, perturbation_scores(space, loss_of_masks, rng)) == derive(space, importance)
+    assert space.derive(space.perturbation_scores(loss_of_masks, rng)) == space.derive(importance)
 
 
 # --- diagnostics ---
@@ -228,6 +229,24 @@ def test_a_search_of_nasbench1shot1(tmp_path):
     assert "topology" not in result.best
 
 
+def test_a_search_starts_from_the_supernet_of_another_at_its_own_scale(tmp_path):
+    few = {**TINY, "data": "random:classes=3,size=8,channels=1,count=160", "search_batch": 32, "supernet_channels": 8}
+    first = aw.search("darts", run=tmp_path / "first", **few, w_lr=1e-9, w_lr_min=0)
+    stored = load_file(first.folder / "artifacts" / "supernet.safetensors")
+    assert stored["network.stem.0.weight"].shape[0] == 8  # the final network has 4
+    assert (
+        first.best["params"]
+        == NASBENCH201.cost(NASBENCH201.parse(first.best["architecture"]), Scale(4, 1, 3, 8, 1)).params
+    )
+    aw.search("rarts", run=tmp_path / "second", **few, supernet=str(first.folder), w_lr=1e-9, w_lr_min=0)
+    again = load_file(tmp_path / "second" / "artifacts" / "supernet.safetensors")
+    assert all(torch.allclose(stored[name], again[name], atol=1e-5) for name in stored)
+    for changes, words in (({"seed": 5}, "other images"), ({"supernet_channels": 4}, "channels=4")):
+        with pytest.raises(InputError, match=words):
+            aw.search("darts", run=tmp_path / "third", **{**few, **changes}, supernet=str(first.folder))
+    assert not (tmp_path / "third").exists()
+
+
 class StopAfter(Stop):
     """Asks to stop when it was polled ``count`` times."""
 
@@ -242,7 +261,7 @@ class StopAfter(Stop):
 
 
 def weights_after(folder):
-    return json.loads((folder / "stages" / "search.json").read_text())["weights"]
+    return json.loads((folder / "stages" / "search.json").read_text())["value"]["weights"]
 
 
 @pytest.mark.parametrize("method", ["darts", "gdas", "rarts"])

@@ -14,10 +14,12 @@ import torch
 
 import archwright.search.evaluator
 from archwright.errors import InputError, Interrupted, RunError
+from archwright.execution import processes
 from archwright.models import load_model
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.search.engine import SearchResult, resume, search
+from archwright.tables.locate import shared_data
 from archwright.tables.nasbench201 import CompactTable
 
 TINY: dict[str, Any] = {"data": "digits", "channels": 4, "cells": 1, "epochs": 1, "final_epochs": 1, "threads": 1}
@@ -205,10 +207,39 @@ def test_a_damaged_checkpoint_and_another_machine_are_said_on_resume(
     assert timeless(result) == timeless(whole)
 
 
-def test_processes_give_the_same_answer_as_this_process(tmp_path: Path) -> None:
-    here = search("random", run=tmp_path / "here", evaluations=2, **TINY)
-    there = search("random", run=tmp_path / "there", evaluations=2, executor="processes", workers=1, **TINY)
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The worker processes that were started, and that have ended with the search that started them."""
+    pids: list[int] = []
+    make = processes._Worker.__init__
+
+    def noted(self: processes._Worker) -> None:
+        make(self)
+        pids.append(self.process.pid)
+
+    monkeypatch.setattr(processes._Worker, "__init__", noted)
+    return pids
+
+
+def test_processes_give_the_same_answer_as_this_process(tmp_path: Path, started: list[int]) -> None:
+    """Five evaluations are two batches of proposals; one worker serves both and ends with the search."""
+    here = search("random", run=tmp_path / "here", evaluations=5, **TINY)
+    assert started == []
+    there = search("random", run=tmp_path / "there", evaluations=5, executor="processes", workers=1, **TINY)
     assert timeless(here) == timeless(there)
+    assert len(started) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+
+
+def test_look_ups_start_no_process(tmp_path: Path, started: list[int]) -> None:
+    if shared_data("nb201.npz") is None:
+        pytest.skip("the NAS-Bench-201 table is not in the data folder")
+    settings = {"space": "nasbench201", "benchmark": "nb201", "dataset": "cifar10", "evaluations": 4}
+    here = search("random", run=tmp_path / "here", **settings)
+    there = search("random", run=tmp_path / "there", executor="processes", workers=2, **settings)
+    assert timeless(here) == timeless(there)
+    assert started == []
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from torch import nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
+from archwright.spaces.cell_space import EdgeCell
 from archwright.spaces.cells import CellPair
 from archwright.spaces.darts import DARTS
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
@@ -283,8 +284,8 @@ def test_partial_channels_against_the_oracle(name, partial, weighting):
 
 
 def test_partial_channels_pass_by_when_nothing_is_selected():
-    cell = MixedCell(1, [(0, 1)], ["none", "skip_connect"], 4, halved=False, join="last", affine=False,
-                     statistics="batch", pool_norm=False, partial=2)  # fmt: skip
+    pattern = EdgeCell("cell", ((0, 1),))
+    cell = MixedCell(pattern, ["none", "skip_connect"], 4, affine=False, statistics="batch", pool_norm=False, partial=2)
     x = torch.arange(4.0).view(1, 4, 1, 1) + 1
     nothing = cell(x, torch.tensor([[1.0, 0.0]]), np.array([[True, False]]))
     assert nothing.flatten().tolist() == [0, 3, 0, 4]
@@ -427,3 +428,48 @@ def test_a_too_small_image_is_refused():
 def test_contiguous_runs():
     assert contiguous_runs([0, 1, 3, 5, 6, 7]) == [slice(0, 2), slice(3, 4), slice(5, 8)]
     assert contiguous_runs([]) == []
+
+
+# --- the supernet of DARTS as its authors count it ---
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def counted_supernet(channels, cells, classes=10):
+    """Weights of DARTS' search network by hand: no batch norm but the stem's is affine, pools have no weights."""
+    total = 27 * 3 * channels + 2 * 3 * channels
+    before, last, c = 3 * channels, 3 * channels, channels
+    for number in range(cells):
+        reduction = number in (cells // 3, 2 * cells // 3)
+        c *= 2 if reduction else 1
+        total += before * c + last * c  # 1x1 convolutions on both inputs; two halves make one where the first is halved
+        separable = sum(2 * (k * k * c + c * c) for k in (3, 5))
+        dilated = sum(k * k * c + c * c for k in (3, 5))
+        total += 14 * (separable + dilated)
+        total += 8 * c * c if reduction else 0  # a skip that halves, on the 8 edges from the cell's inputs
+        before, last = last, 4 * c
+    return total + (last + 1) * classes
+
+
+@pytest.mark.parametrize(("channels", "cells"), [(16, 8), (8, 3), (4, 6)])
+def test_the_darts_supernet_has_the_weights_of_the_authors(channels, cells):
+    supernet = CellSupernet(DARTS, DARTS.supernet_scale(Scale(channels, cells, auxiliary=True)))
+    assert count(supernet) == counted_supernet(channels, cells)
+
+
+def test_the_darts_supernet_at_its_published_scale_and_the_final_network_apart_from_it():
+    """1.930618 M is what public DARTS code prints for 16 channels and 8 cells."""
+    scale = DARTS.scales["search"]
+    supernet = CellSupernet(DARTS, DARTS.supernet_scale(scale))
+    assert count(supernet) == 1_930_618
+    assert supernet.scale.pool_norm
+    final = DARTS.build(DARTS.sample(np.random.default_rng(0)), scale)
+    assert normed_pools(supernet) == 8 * 2 * 5  # one of each kind a cell and source
+    assert normed_pools(final) == 0
+
+
+def normed_pools(network):
+    stacks = [module for module in network.modules() if isinstance(module, nn.Sequential)]
+    return sum(isinstance(stack[0], nn.AvgPool2d | nn.MaxPool2d) for stack in stacks)

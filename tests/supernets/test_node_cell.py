@@ -28,7 +28,7 @@ def images(seed: int = 0) -> torch.Tensor:
 def test_cell_is_the_hand_written_sum() -> None:
     torch.manual_seed(0)
     space, weights = NASBENCH1SHOT1_1, soft(NASBENCH1SHOT1_1)
-    cell = NodeCell(space, 5, 4, affine=True, pool_norm=False).eval()
+    cell = NodeCell(space.pattern, 5, 4, affine=True, pool_norm=False).eval()
     x = torch.randn(2, 5, 6, 6)
 
     def mixed(vertex: int, value: torch.Tensor) -> torch.Tensor:

@@ -6,30 +6,36 @@ from pathlib import Path
 
 import click
 
+from archwright.bounds import MOST_COUNT
+from archwright.cli.values import BATCH, CLASSES, COUNT, COUNT_OR_NONE, PIXELS, THREADS, WIDTH
 
-@click.command("latency")
+NETWORKS = click.IntRange(20, MOST_COUNT)
+CHOICE_1_3 = click.Choice(["1", "3"])
+
+
+@click.command("latency", epilog="Example: archwright latency --data folder:photos --threads 2")
 @click.option("--space", default="mbconv", show_default=True, help="Whose blocks to measure.")
 @click.option("--data", help="Take image size, channels and classes from these data.")
-@click.option("--image-size", default=32, show_default=True, help="Without --data: side of the images.")
-@click.option("--image-channels", default=3, show_default=True, help="Without --data: 1 or 3.")
-@click.option("--classes", default=10, show_default=True, help="Without --data.")
+@click.option("--image-size", type=PIXELS, default=32, show_default=True, help="Without --data: side of the images.")
+@click.option("--image-channels", type=CHOICE_1_3, default="3", show_default=True, help="Without --data.")
+@click.option("--classes", type=CLASSES, default=10, show_default=True, help="Without --data.")
 @click.option("--scale", "preset", default="small", show_default=True, help="Preset, as --scale of a search.")
-@click.option("--width", type=float, help="Multiplies all widths, instead of the preset's.")
+@click.option("--width", type=WIDTH, help="Multiplies all widths, instead of the preset's.")
 @click.option("--backend", default="eager", show_default=True, type=click.Choice(["eager", "onnxruntime"]))
-@click.option("--threads", default=1, show_default=True, help="Of the back end.")
-@click.option("--batch", default=1, show_default=True, help="Images a call.")
+@click.option("--threads", type=THREADS, default=1, show_default=True, help="Of the back end.")
+@click.option("--batch", type=BATCH, default=1, show_default=True, help="Images a call.")
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16", "float16"]))
-@click.option("--warm-up", default=10, show_default=True, help="Calls that do not count, in each of the rounds.")
-@click.option("--repeats", default=50, show_default=True, help="Calls over all rounds; the quickest counts.")
-@click.option("--networks", default=20, show_default=True, help="Random networks the correction is fitted on.")
-@click.option("--validation-networks", default=0, show_default=True, help="Others it is tried on.")
+@click.option("--warm-up", type=COUNT_OR_NONE, default=10, show_default=True, help="Calls a round that do not count.")
+@click.option("--repeats", type=COUNT, default=50, show_default=True, help="Calls; those of the quickest round count.")
+@click.option("--networks", type=NETWORKS, default=20, show_default=True, help="Random ones that the fit takes.")
+@click.option("--validation-networks", type=COUNT_OR_NONE, default=0, show_default=True, help="Others it is tried on.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the table; default: in the runs folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def latency_command(
     space: str,
     data: str | None,
     image_size: int,
-    image_channels: int,
+    image_channels: str,
     classes: int,
     preset: str,
     width: float | None,
@@ -51,6 +57,7 @@ def latency_command(
     from archwright.costs.tables import measure_table
     from archwright.data.request import DataRequest, load_data
     from archwright.errors import InputError
+    from archwright.runs.files import check_writable
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import runs_root
     from archwright.spaces.registry import spaces
@@ -61,16 +68,19 @@ def latency_command(
         raise InputError("a space made of blocks (mbconv, compact)", repr(space))
     if data is not None:
         images = load_data(DataRequest(data, 0))
-        image_size, classes, image_channels = images.image_size, images.classes, images.image_channels
-    named = measured.named_scale(preset, classes, image_size, image_channels)
+        shape = images.classes, images.image_size, images.image_channels
+    else:
+        shape = classes, image_size, int(image_channels)
+    named = measured.named_scale(preset, *shape)
     chosen = measured.at_scale(named if width is None else named.changed(width=width))
     timing = Timing(backend, threads, batch, dtype, warm_up, repeats)  # type: ignore[arg-type]
     scale = chosen.scale
-    shape = f"{scale.image_channels}x{image_size}px-{scale.classes}classes" + f"-width{width}" * (width is not None)
-    name = f"{space}-{preset}-{shape}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
+    images_text = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes"
+    images_text += f"-width{width}" * (width is not None)
+    name = f"{space}-{preset}-{images_text}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
     path = out or runs_root() / "latency" / name
+    check_writable(path)
     log, begin = path.with_suffix(".jsonl"), time.perf_counter()
-    path.parent.mkdir(parents=True, exist_ok=True)
     with TerminalProgress().task("measuring", 0) as bar:
         table = measure_table(
             chosen,
@@ -89,7 +99,7 @@ def latency_command(
         "space": space,
         "table": str(path),
         **table.provenance.model_dump(),
-        "image_size": image_size,
+        "image_size": scale.image_size,
         "parts": len(table.entries),
         "fixed_ms": costs.fixed_costs["latency_ms"],
         "lightest_ms": lightest,

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import errno
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
 from archwright.cli import listing
+from archwright.cli.analyze import analyze_command
+from archwright.cli.failures import Program, report_failure
 from archwright.cli.latency import latency_command
+from archwright.cli.predict import predict_command
 from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
-from archwright.errors import ArchwrightError
+from archwright.cli.values import FINITE_POSITIVE, FiniteRange
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="archwright")
-def cli() -> None:
+@click.option("--debug", is_flag=True, help="Show the traceback of an error (before the name of the command).")
+def cli(debug: bool) -> None:
     """Finds neural-network architectures for your data and your device, and explains the choice."""
+    del debug  # read by Program, around every command
 
 
 cli.add_command(SearchGroup(name="search", help="Search for an architecture by one of the methods below."))
-for command in (*listing.COMMANDS, score_command, latency_command, reproduce_command):
+for command in (
+    *listing.COMMANDS,
+    analyze_command,
+    score_command,
+    latency_command,
+    predict_command,
+    reproduce_command,
+):
     cli.add_command(command)
 
 
@@ -38,13 +48,14 @@ def runs() -> None:
 def runs_list(as_json: bool) -> None:
     """The runs in ./runs (or $ARCHWRIGHT_RUNS), oldest first."""
     from archwright.cli.view import print_json, show_runs
-    from archwright.runs.run import list_runs
+    from archwright.runs.run import survey_runs
 
-    found = list_runs()
+    found, damaged = survey_runs()
     if as_json:
-        print_json({"runs": [{"run": str(run.folder), "status": run.status(), **run.configuration} for run in found]})
+        rows = [{"run": str(run.folder), "status": run.status(), **run.configuration} for run in found]
+        print_json({"runs": rows, "damaged": damaged})
     else:
-        show_runs(found)
+        show_runs(found, damaged)
 
 
 @runs.command("show")
@@ -64,9 +75,14 @@ def runs_show(run: str, as_json: bool) -> None:
 
 @runs.command("resume")
 @click.argument("run", default="last")
-@click.option("--limit", type=float, multiple=True, help="A further latency limit in ms, for a binas run; repeatable.")
+@click.option(
+    "--limit",
+    type=FINITE_POSITIVE,
+    multiple=True,
+    help="A further latency limit in ms, for a binas run; repeatable.",
+)
 @click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
-@click.option("--minutes", type=float, help="Time budget of this session.")
+@click.option("--minutes", type=FiniteRange(min=0), help="Time budget of this session.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_resume(run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, as_json: bool) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
@@ -80,50 +96,14 @@ def runs_resume(run: str, limit: tuple[float, ...], remeasure: bool, minutes: fl
     show_answer(found, as_json)
 
 
-@cli.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--top", default=3, show_default=True, help="Classes to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def predict(model: Path, images: tuple[Path, ...], top: int, as_json: bool) -> None:
-    """Classify IMAGES with MODEL (a .safetensors or .onnx file, or a run folder)."""
-    from archwright.cli.view import print_json, show_predictions
-    from archwright.models import load_classifier
-
-    found = load_classifier(model).predict(images, top=top)
-    if as_json:
-        rows = [{"image": p.image, "class": p.label, "probability": p.probability, "top": p.top} for p in found]
-        print_json({"model": str(model), "predictions": rows})
-    else:
-        show_predictions(found)
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Entry point: runs a command and turns errors into one clear line and an exit code."""
+    """Entry point: runs a command and turns every error into one screen and an exit code."""
     try:
         result: Any = cli.main(args=arguments, prog_name="archwright", standalone_mode=False)
-        sys.exit(result if isinstance(result, int) else 0)
-    except click.exceptions.Abort:
-        fail("interrupted", 130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except ArchwrightError as error:
-        fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        fail("interrupted; what was saved can be continued with: archwright runs resume last", 130)
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        fail(
-            f"the disk is full ({error}). Nothing saved is lost: free some space, then: archwright runs resume last", 1
-        )
-
-
-def fail(message: str, code: int) -> None:
-    """Print an error as a person reads it and leave."""
-    click.echo(click.style("error: ", fg="red", bold=True) + message, err=True)
-    sys.exit(code)
+        sys.stdout.flush()  # a reader that went away is noticed here, not at the end of the interpreter
+    except BaseException as error:  # noqa: BLE001 - the last resort of the program
+        sys.exit(report_failure(error))
+    sys.exit(result if isinstance(result, int) else 0)
 
 
 if __name__ == "__main__":

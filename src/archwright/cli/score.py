@@ -7,6 +7,9 @@ from pathlib import Path
 
 import click
 
+from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PIXELS, SEED, TEXT, WORKERS
+from archwright.errors import InputError
+
 
 @click.command("score")
 @click.argument("architectures", nargs=-1)
@@ -16,17 +19,23 @@ import click
     "--metrics", default="grad,snip,trace,kappa", show_default=True, help="Comma-separated; see: archwright proxies."
 )
 @click.option("--data", default="digits", show_default=True, help="Images of the mini-batch.")
-@click.option("--channels", default=4, show_default=True, help="Of the small network that is scored.")
-@click.option("--cells", default=3, show_default=True, help="Of that network (per stage, or in total).")
-@click.option("--image-size", default=8, show_default=True, help="Images are averaged down to this.")
-@click.option("--batch-size", default=64, show_default=True, help="Images of a draw.")
+@click.option("--channels", type=CHANNELS, default=4, show_default=True, help="Of the small network that is scored.")
+@click.option(
+    "--cells",
+    type=CELLS,
+    default=3,
+    show_default=True,
+    help="Of that network (per stage, or in total).",
+)
+@click.option("--image-size", type=PIXELS, default=8, show_default=True, help="Images are averaged down to this.")
+@click.option("--batch-size", type=BATCH, default=64, show_default=True, help="Images of a draw.")
 @click.option("--initialisation", default="lecun", show_default=True, type=click.Choice(["lecun", "xavier", "he"]))
 @click.option("--ntk", default="contracted", show_default=True, type=click.Choice(["contracted", "exact"]))
-@click.option("--replicates", default=1, show_default=True, help="Draws that a score averages.")
-@click.option("--seed", default=0, show_default=True, help="Of the draws.")
+@click.option("--replicates", type=COUNT, default=1, show_default=True, help="Draws that a score averages.")
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws.")
 @click.option("--executor", default="here", show_default=True, help="here, processes or ray.")
-@click.option("--workers", default=1, show_default=True, help="Processes of the executor.")
-@click.option("--address", default="", help="HOST:PORT of a Ray cluster.")
+@click.option("--workers", type=WORKERS, default=1, show_default=True, help="Processes of the executor.")
+@click.option("--address", type=TEXT, help="HOST:PORT of a Ray cluster.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def score_command(
     architectures: tuple[str, ...],
@@ -44,25 +53,25 @@ def score_command(
     seed: int,
     executor: str,
     workers: int,
-    address: str,
+    address: str | None,
     as_json: bool,
 ) -> None:
     """Score ARCHITECTURES without training them, the best by the first metric first."""
     import tempfile
 
     from archwright.data.request import DataRequest
-    from archwright.errors import InputError
     from archwright.execution.base import make_executor
     from archwright.proxies.engine import ScoreRequest, score_architectures
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import ItemLog
     from archwright.spaces.registry import spaces
+    from archwright.terminal import show_table
 
     texts = list(architectures)
     if path is not None:
         if str(path) != "-" and not path.is_file():
             raise InputError("a file with one architecture a line", str(path))
-        lines = sys.stdin.read() if str(path) == "-" else path.read_text()
+        lines = sys.stdin.read() if str(path) == "-" else _read(path)
         texts += [line.strip() for line in lines.splitlines() if line.strip()]
     if not texts:
         raise InputError("architectures as arguments, or --file", "none")
@@ -80,7 +89,7 @@ def score_command(
         replicates=replicates,
         seed=seed,
     )
-    with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address) as where:
+    with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address or "") as where:
         log = ItemLog(Path(folder) / "scores.jsonl")
         scores = score_architectures(chosen, values, request, executor=where, log=log, progress=TerminalProgress())
     order = scores.best_first(scores.metrics[0])
@@ -92,12 +101,16 @@ def score_command(
 
         print_json({"space": space, "metrics": list(scores.metrics), "scores": rows})
         return
-    from rich.console import Console
-    from rich.table import Table
-
     directions = ["higher" if d > 0 else "lower" for d in scores.directions]
     heads = [f"{name} ({word} is better)" for name, word in zip(scores.metrics, directions, strict=True)]
-    table = Table(*heads, "architecture")
-    for row in rows:
-        table.add_row(*[f"{row[name]:.4g}" for name in scores.metrics], str(row["architecture"]))
-    Console(highlight=False, soft_wrap=True).print(table)
+    show_table(
+        (*heads, "architecture"),
+        [(*[f"{row[name]:.4g}" for name in scores.metrics], str(row["architecture"])) for row in rows],
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError("a text file with one architecture a line", f"{path} ({error})") from error

@@ -10,6 +10,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from archwright.cli.values import FINITE_POSITIVE, TEXT, FiniteRange
 from archwright.costs.limits import RESOURCES
 from archwright.search.registry import methods
 
@@ -48,7 +49,7 @@ def _method_command(name: str) -> click.Command:
         params.append(
             click.Option(
                 [f"--{limit.replace('_', '-')}", f"limit_{limit}"],
-                type=float,
+                type=FINITE_POSITIVE,
                 multiple=True,
                 help=f"Upper limit: {text}. Methods with several answers take it several times.",
             )
@@ -59,9 +60,9 @@ def _method_command(name: str) -> click.Command:
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object as the last line of stdout."),
     ]
-
     if "minutes" not in own.model_fields:
-        params.append(click.Option(["--minutes"], type=float, help="Time budget; the search ends with what it has."))
+        text = "Time budget; the search ends with what it has."
+        params.append(click.Option(["--minutes"], type=FiniteRange(min=0), help=text))
 
     def callback(**values: Any) -> None:
         _run(name, set(own.model_fields), values)
@@ -96,7 +97,7 @@ def _option(name: str, info: FieldInfo, default: Any = None) -> click.Option:
         return click.Option([f"--{flag}/--no-{flag}", name], default=None, help=text)
     if get_origin(kind) is Literal:
         return click.Option([f"--{flag}", name], type=click.Choice([str(v) for v in get_args(kind)]), help=text)
-    return click.Option([f"--{flag}", name], type=kind if kind in (int, float, str) else str, help=text)
+    return click.Option([f"--{flag}", name], type=kind if kind in (int, float) else TEXT, help=text)
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from archwright.bounds import MOST_BATCH, MOST_COUNT, MOST_THREADS
 from archwright.errors import InputError, missing_extra
 
 Backend = Literal["eager", "onnxruntime"]
@@ -89,9 +90,10 @@ class Timing:
             )
         if self.training and self.backend != "eager":
             raise InputError("the eager back end for training steps", self.backend)
-        for name, least in (("threads", 1), ("batch", 1), ("warm_up", 0), ("repeats", 1)):
-            if getattr(self, name) < least:
-                raise InputError(f"at least {least} for {name}", str(getattr(self, name)))
+        bounds = {"threads": (1, MOST_THREADS), "batch": (1, MOST_BATCH), "warm_up": (0, MOST_COUNT)}
+        for name, (least, most) in {**bounds, "repeats": (1, MOST_COUNT)}.items():
+            if not least <= getattr(self, name) <= most:
+                raise InputError(f"{name} from {least} to {most:,}", str(getattr(self, name)))
 
 
 @contextmanager

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy.optimize import least_squares
 from torch import nn
 
@@ -72,6 +72,12 @@ class Entry(_Frozen):
     low_ms: float = Field(ge=0, allow_inf_nan=False)
     high_ms: float = Field(ge=0, allow_inf_nan=False)
 
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if not self.low_ms <= self.median_ms <= self.high_ms:
+            raise ValueError("low_ms <= median_ms <= high_ms is expected")
+        return self
+
 
 class Correction(_Frozen):
     """The affine map from sums of parts to whole networks and how well it does on networks it was not fitted on."""
@@ -80,9 +86,9 @@ class Correction(_Frozen):
     intercept_ms: float = Field(allow_inf_nan=False)
     networks: int = Field(ge=FEWEST_NETWORKS)
     validation_networks: int = Field(ge=0)
-    median_error: float | None = None
+    median_error: float | None = Field(None, ge=0, allow_inf_nan=False)
     """Median of |predicted - measured| / measured over the validation networks."""
-    repeat_noise: float | None = None
+    repeat_noise: float | None = Field(None, ge=0, allow_inf_nan=False)
     """How far two halves of one network's measurement are apart: the same of its odd rounds against its even ones."""
 
 
@@ -103,7 +109,7 @@ class LatencyTable(_Frozen):
         if not path.is_file():
             raise InputError("a latency table", f"no file {path}", "Measure one with: archwright latency")
         try:
-            return cls.model_validate(read_json(path))
+            return cls.model_validate(read_json(path), strict=True)
         except ValidationError as error:
             problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
             more = f" and {len(problems) - 5} more" if len(problems) > 5 else ""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import lzma
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from archwright.bounds import MOST_CLASSES
 from archwright.data.raw import Labels, Pixels, RawImages, raw_from_arrays
+from archwright.device import memory_bytes
 from archwright.errors import InputError
 
 _KEYS = "an archive with x_train and y_train (and x_test and y_test), or with x and y"
@@ -42,11 +47,34 @@ def raw_from_mapping(name: str, arrays: Mapping[str, NDArray[Any]], image_size: 
 def read_archive(path: Path) -> dict[str, NDArray[Any]]:
     """All arrays of an ``.npz`` file; pickled objects and damaged files are refused."""
     try:
+        check_claims(path)
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        # AttributeError and TypeError: a bare .npy array is no archive.
+    except BAD_ARCHIVE as error:
         raise InputError("a readable .npz archive of plain arrays", f"{path.name} ({error})") from error
+
+
+# What zipfile and NumPy are known to raise on files that are not, or no longer, archives of arrays.
+BAD_ARCHIVE = (
+    *(OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, OverflowError, MemoryError, SyntaxError),
+    *(NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError),
+)
+
+
+def check_claims(path: Path) -> None:
+    """Refuse an archive whose arrays claim more than it holds or than memory holds, by its headers alone."""
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, kind = read(file)
+                claimed = prod(shape) * kind.itemsize
+                if claimed > member.file_size - file.tell():
+                    raise ValueError(f"{member.filename} claims {claimed:,} bytes and has {member.file_size:,}")
+        total = sum(member.file_size for member in archive.infolist())
+    if total > memory_bytes():
+        raise ValueError(f"its arrays take {total:,} bytes, and the machine has {memory_bytes():,}")
 
 
 def _named_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, str], tuple[str, str] | None]:
@@ -106,8 +134,8 @@ def _labels(array: NDArray[Any], key: str) -> Labels:
         raise InputError(f"{key} of shape (n,)", f"the shape {array.shape}")
     if not np.issubdtype(array.dtype, np.integer):
         raise InputError(f"whole numbers from 0 in {key}", f"the type {array.dtype}")
-    if array.size and array.min() < 0:
-        raise InputError(f"labels of {key} from 0", f"{array.min()}")
+    if array.size and not 0 <= array.min() <= array.max() < MOST_CLASSES:
+        raise InputError(f"labels of {key} from 0 to {MOST_CLASSES - 1:,}", f"{array.min()} to {array.max()}")
     return array.astype(np.int64)
 
 

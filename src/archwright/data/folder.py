@@ -15,9 +15,9 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
-from archwright.data.images import BAD_IMAGE, is_grey, square_pixels
+from archwright.data.images import BAD_IMAGE, is_grey, opened, square_pixels
 from archwright.data.raw import MemoryPixels, Pixels, PixelSource, RawImages
 from archwright.errors import InputError
 
@@ -65,7 +65,7 @@ class StreamedPixels:
     def decode(self, path: Path) -> Pixels | Bad:
         """One file to (C, H, W)."""
         try:
-            with Image.open(path) as image:
+            with opened(path) as image:
                 return square_pixels(image, self.image_size, self.image_channels)
         except BAD_IMAGE as error:
             return Bad(path, _reason(error))
@@ -168,24 +168,27 @@ def _list_images(classes: Sequence[Path], part: str, known: tuple[str, ...] | No
     for entry in classes:
         if entry.name not in names:
             raise InputError(f"the classes of the train part in {entry.parent}", repr(entry.name))
-        files = sorted(path for path in entry.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
-        files = [path for path in files if not path.name.startswith(".")]
-        if not files:
-            raise InputError(
-                f"image files ({', '.join(sorted(IMAGE_SUFFIXES))}) in every class",
-                f"none in {entry}",
-                "Add images or remove the sub-folder.",
-            )
+        files = image_files(entry)
         listed += [Listed(path, names.index(entry.name), part) for path in files]
     if not listed:
         raise InputError(f"classes in the {part} part", "none", "Add images or remove the sub-folder.")
     return listed
 
 
+def image_files(folder: Path) -> list[Path]:
+    """Every image file below ``folder`` in a stable order; hidden ones are passed over, and none at all is an error."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    files = [path for path in files if not path.name.startswith(".")]
+    if not files:
+        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
+        raise InputError(f"image files ({kinds})", f"none in {folder}", "Add images, or leave this folder out.")
+    return files
+
+
 def _read_header(path: Path) -> Header | Bad:
     """Open and verify without decoding: catches what is no image; a truncated photograph shows only in decoding."""
     try:
-        with Image.open(path) as image:
+        with opened(path) as image:
             header = Header(min(image.size), is_grey(image))
             image.verify()
     except BAD_IMAGE as error:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +17,15 @@ from PIL import Image, ImageOps
 BAD_IMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 
 _GREY_MODES = {"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"}
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Image.Image]:
+    """The image in ``path``; one of more than 179 million pixels is refused by its header (Pillow's own bound)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are no attack
+        with Image.open(path) as image:
+            yield image
 
 
 def is_grey(image: Image.Image) -> bool:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
 
+from archwright.bounds import MOST_PIXELS
 from archwright.data.images import square_pixels
 from archwright.errors import InputError
+from archwright.strict import from_plain
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,13 @@ class Preprocessing:
                 f"one mean and one std for each of {self.image_channels} channels",
                 f"{len(self.mean)} means and {len(self.std)} stds",
             )
+        if not 1 <= self.image_size <= MOST_PIXELS or self.image_channels not in (1, 3):
+            shape = f"{self.image_size} px and {self.image_channels} channels"
+            raise InputError(f"images of 1 to {MOST_PIXELS} px with 1 or 3 channels", shape)
+        if not all(map(isfinite, self.mean)) or not all(isfinite(std) and std > 0 for std in self.std):
+            raise InputError("finite means and stds above 0", f"{self.mean} and {self.std}")
+        if not self.class_names:
+            raise InputError("names of the classes", "none")
 
     def standardise(self, unit: Tensor) -> Tensor:
         """Pixels in [0, 1], (n, C, H, W), to mean 0 and standard deviation 1 a channel of the train part."""
@@ -45,6 +55,21 @@ class Preprocessing:
         """Any image to a network's input (1, C, H, W), exactly as the training images were treated."""
         return self.normalise(torch.from_numpy(square_pixels(image, self.image_size, self.image_channels).copy())[None])
 
+    def steps(self) -> list[str]:
+        """What :meth:`preprocess` does, in words for whoever writes it again in another language."""
+        size = self.image_size
+        colour = "convert to grey (ITU-R 601-2 luma)" if self.image_channels == 1 else "convert to RGB, in that order"
+        return [
+            "turn upright by the EXIF orientation",
+            "scale 16-bit grey to 8 bits by dropping the low byte",
+            "paint transparent pixels over white",
+            colour,
+            f"crop the centre to a square and resize it to {size} x {size} px (bilinear, antialiased)",
+            "divide by 255",
+            "subtract mean and divide by std, channel by channel",
+            "lay out as float32 (batch, channel, row, column)",
+        ]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
@@ -52,13 +77,4 @@ class Preprocessing:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
         """The inverse of `to_dict`."""
-        missing = sorted(set(cls.__dataclass_fields__) - set(values))
-        if missing:
-            raise InputError("preprocessing with every field", f"none for {', '.join(missing)}")
-        return cls(
-            image_size=int(values["image_size"]),
-            image_channels=int(values["image_channels"]),
-            mean=tuple(map(float, values["mean"])),
-            std=tuple(map(float, values["std"])),
-            class_names=tuple(map(str, values["class_names"])),
-        )
+        return from_plain(cls, values, "preprocessing")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from archwright.bounds import MOST_PIXELS
 from archwright.data.downloads import RemoteFile, default_cache, fetch
 from archwright.data.raw import Labels, Pixels, RawImages, raw_from_arrays, refuse_argument
 from archwright.errors import InputError
@@ -35,6 +36,9 @@ _FASHION_CLASSES = (
     "Ankle boot",
 )
 _FASHION_SYSTEM = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
+
+MOST_NOISE = 2**28
+"""Pixels of ``random``; they are drawn as 32-bit numbers."""
 
 _CIFAR_URL = "https://www.cs.toronto.edu/~kriz/"
 CIFAR10 = RemoteFile(
@@ -98,6 +102,8 @@ def random(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: 
         raise InputError("channels=1 or channels=3", f"channels={options['channels']}")
     if options["size"] < 1 or options["classes"] < 2 or options["count"] < 2 * options["classes"]:
         raise InputError("size of at least 1, two classes and two images a class", repr(argument))
+    if options["size"] > MOST_PIXELS or options["count"] * options["channels"] * options["size"] ** 2 > MOST_NOISE:
+        raise InputError(f"at most {MOST_NOISE:,} pixels of noise, {MOST_PIXELS} a side", repr(argument))
     rng = np.random.default_rng(options["seed"])
     shape = (options["count"], options["channels"], options["size"], options["size"])
     pixels = np.rint(rng.standard_normal(shape, dtype=np.float32) * 64 + 127.5).clip(0, 255).astype(np.uint8)

@@ -8,11 +8,11 @@ whatever the order in which items finish.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from archwright.errors import unknown_name
+from archwright.errors import InputError, unknown_name
 from archwright.runs.files import Json
 from archwright.runs.progress import Bar
 from archwright.runs.run import ItemLog
@@ -61,6 +61,9 @@ class Executor(ABC):
         executor can be used again afterwards.
         """
 
+    def require(self, paths: Collection[str]) -> None:  # noqa: B027 - this machine needs no look
+        """Refuse, before a run begins, a cluster that cannot be joined or that lacks one of these absolute paths."""
+
     def close(self) -> None:  # noqa: B027 - not every executor starts something
         """End what was started."""
 
@@ -91,7 +94,11 @@ def make_executor(name: str = "here", workers: int = 1, address: str = "") -> Ex
     from archwright.execution.local import InProcess
     from archwright.execution.processes import Processes
 
+    if address and name != "ray":
+        raise InputError("--executor ray beside an address", f"{address!r} with the executor {name!r}")
     if name == "here":
+        if workers != 1:
+            raise InputError("--executor processes or ray beside --workers", f"{workers} workers in one process")
         return InProcess()
     if name == "processes":
         return Processes(workers)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,7 @@ class RayExecutor(Executor):
 
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
         """As they finish."""
-        self._connect()
-        self._require({path for item in items for path in item.needs})
+        self.require({path for item in items for path in item.needs})
         queue, waiting = iter(items), dict[Any, str]()
         try:
             while True:
@@ -85,7 +85,8 @@ class RayExecutor(Executor):
             if not self.address:
                 where = {"address": "local", "num_cpus": self.workers, "include_dashboard": False}
             try:
-                ray.init(**where, logging_level="CRITICAL", log_to_driver=False)
+                with _quiet():
+                    ray.init(**where, logging_level="CRITICAL", log_to_driver=False)
             except Exception as error:  # Ray raises its own, grpc's and built-in errors here
                 raise InputError(
                     f"a Ray cluster that can be joined at {self.address or 'this machine'}",
@@ -96,21 +97,22 @@ class RayExecutor(Executor):
             self._joined = True
         self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(_call)
 
-    def _require(self, paths: set[str]) -> None:
-        """Refuse paths that a machine of the cluster lacks, and machines without this version of Archwright."""
-        new = sorted(paths - self._found)
+    def require(self, paths: Collection[str]) -> None:
+        """Connect; refuse paths that a machine of the cluster lacks, and machines without this version of ours."""
+        self._connect()
+        new = sorted(set(paths) - self._found)
         if self._found and not new:
             return
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         probe = self._ray.remote(num_cpus=0, max_retries=RETRIES)(_look)
-        asked = {}
+        asked = []
         for node in self._ray.nodes():
             if node["Alive"]:
                 there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                asked[node["NodeManagerHostname"]] = probe.options(scheduling_strategy=there).remote(new)
+                asked.append((node["NodeManagerHostname"], probe.options(scheduling_strategy=there).remote(new)))
         here = _look(new)
-        for machine, reference in asked.items():
+        for machine, reference in asked:
             _compare(machine, here, self._result(reference, f"the machine {machine}", PROBE_SECONDS))
         self._found |= {"", *new}
 
@@ -128,7 +130,7 @@ class RayExecutor(Executor):
             ) from None
         except errors.RayError as error:
             raise ArchwrightError(
-                f"Ray could not finish {what}: {_one_line(error)} What is finished is kept: resume."
+                f"Ray could not finish {what}: {_one_line(error)}. What is finished is kept: resume."
             ) from error
 
 
@@ -138,11 +140,25 @@ def _set_environment(address: str) -> None:
     The head of `ray start` asks for the token that it left in the home folder, and a driver that joins it sends that
     only in token mode. A local cluster is Ray's own business.
     """
-    given = {"RAY_BACKEND_LOG_LEVEL": "error", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # no lines beside ours
+    given = {"RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # else a note about it in every run
     if address:
         given["RAY_AUTH_MODE"] = "token"
     for name, value in given.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Ray's core prints while it connects (a line a second where it may not) off the screen."""
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _call(work: Work, payload: Json) -> Json:
@@ -177,7 +193,7 @@ def _compare(machine: str, here: dict[str, Json], there: dict[str, Json]) -> Non
 
 def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[0][:300].rstrip(".") + "."
+    return lines[0][:300].rstrip(".")
 
 
 def _check_address(address: str) -> None:

@@ -23,7 +23,7 @@ from archwright.methods.binas_fast import FastPlan
 from archwright.methods.binas_options import BinasOptions
 from archwright.methods.binas_paper import PaperPlan
 from archwright.methods.binas_tables import Tables
-from archwright.runs.files import Json, write_atomic
+from archwright.runs.files import Json, inside, write_atomic
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
 from archwright.search.method import Method, Options, Stage
 from archwright.spaces.compact import Compact
@@ -146,7 +146,7 @@ class Binas(Method):
         models = [self._counted(one) for one in self.plan.models()]
         best = max(models, key=lambda one: (one["validation_accuracy"], -one["latency_ms"]))
         for suffix in (".safetensors", ".json", ".onnx"):
-            source = (context.run.folder / best["model"]).with_suffix(suffix)
+            source = inside(context.run.folder, best["model"]).with_suffix(suffix)
             if source.exists():
                 write_atomic(context.run.artifact(f"best{suffix}"), source.read_bytes())
             else:

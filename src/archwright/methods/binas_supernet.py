@@ -29,7 +29,7 @@ from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
-from archwright.supernets.files import load_supernet, save_supernet
+from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
 from archwright.training import Position, Recipe, drive, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer
@@ -146,15 +146,15 @@ class SupernetWork:
     @cached_property
     def trained(self) -> ElasticSupernet:
         """The trained supernet, for measuring and cutting out."""
-        path = self.artifacts / "supernet.safetensors"
-        supernet = load_supernet(path, self.space, self.context.task.data.fingerprint)
+        path = self.artifacts / FILE_NAME
+        supernet = load_supernet(path, ElasticSupernet(self.space), self.context.task.data.fingerprint)
         return supernet.to(self.context.device.torch).eval()
 
     def train_supernet(self, recipe: Recipe) -> Json:
         """Fine-tune all sub-networks together, from the heaviest one's weights and towards its answers."""
         context, run = self.context, self.context.run
         start, fingerprint = run.artifact("start.safetensors"), context.task.data.fingerprint
-        supernet = load_supernet(start, self.space, fingerprint).to(context.device.torch).train()
+        supernet = load_supernet(start, ElasticSupernet(self.space), fingerprint).to(context.device.torch).train()
         batches, optimizer = self.batches(recipe), make_optimizer(supernet.parameters(), recipe)
         schedule = recipe.learning_rate()
 
@@ -182,7 +182,7 @@ class SupernetWork:
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
             )
-        save_supernet(supernet, fingerprint, run.artifact("supernet.safetensors"))
+        save_supernet(supernet, fingerprint, run.artifact(FILE_NAME))
         return {"training_accuracy": history[-1]["accuracy"], "loss": history[-1]["loss"]}
 
     def _paths(self, index: int, count: int) -> StagedChoice:

@@ -28,7 +28,7 @@ from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluated, Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.proposals import evaluate_proposals
-from archwright.search.scoring import ScoreOptions, make_pool, score_pool
+from archwright.search.scoring import ScoreOptions, check_scoring, make_pool, score_pool
 from archwright.spaces.base import Architecture
 
 Penalty = Literal["square", "absolute"]
@@ -145,11 +145,9 @@ class Hnas(SearchMethod):
     options: HnasOptions
 
     def check(self) -> None:
-        """Also refuses an unknown metric."""
+        """Also refuses an unknown metric, and a space that cannot be scored."""
         super().check()
-        from archwright.proxies.score import find_proxies
-
-        find_proxies([self.options.metric])
+        check_scoring(self.context, self.options, (self.options.metric, "kappa"))
 
     @property
     def rounds(self) -> float:

@@ -33,12 +33,8 @@ from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
 from archwright.runs.files import Json
 from archwright.search.method import Options, SearchMethod, Stage
-from archwright.spaces import darts
-from archwright.spaces.base import Architecture, Scale, Space
-from archwright.spaces.cells import Cell, CellPair
-from archwright.spaces.darts import Darts
-from archwright.spaces.derivation import derive
-from archwright.spaces.nasbench1shot1 import NasBench1Shot1
+from archwright.spaces.base import Scale
+from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.training import Position, drive
 
@@ -69,25 +65,6 @@ class NasiOptions(Options):
 # --- sampling --------------------------------------------------------------------------------------------------------
 
 
-def logit_shapes(space: Space[Any]) -> dict[str, tuple[int, int]]:
-    """Shapes of alpha: the decisions, except that a DARTS node has one row of operations and one of inputs."""
-    if not isinstance(space, Darts):
-        return dict(space.decisions)
-    rows: dict[str, tuple[int, int]] = {}
-    for cell in space.decisions:
-        rows[f"{cell}:operation"] = (darts.NODES, len(darts.NAMES))
-        rows |= {f"{cell}:inputs:{node}": (1, node) for node in darts.CONCAT}
-    return rows
-
-
-def forbidden(space: Space[Any], shape: tuple[int, int]) -> Tensor:
-    """-inf in the column of ``none`` where the row is over the space's operations, else 0; (1, columns)."""
-    mask = torch.zeros(1, shape[1])
-    if "none" in space.operations and shape[1] == len(space.operations):
-        mask[0, space.operations.index("none")] = -torch.inf
-    return mask
-
-
 def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
     """Straight-through Gumbel sample of ``picks`` ones a row: hard forward, the softmax's derivative (eq. 6.16)."""
     gumbel = -torch.log(-torch.log(torch.rand_like(logits).clamp_(1e-10, 1 - 1e-7)))
@@ -96,37 +73,16 @@ def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
     return hard - soft.detach() + soft
 
 
-def sample_weights(space: Space[Any], logits: Logits, temperature: float) -> dict[str, Tensor]:
-    """One random sub-network as the supernet's weights, differentiable in ``logits``."""
-    picks = space.picks if isinstance(space, NasBench1Shot1) else {}
-    masked = {name: value + forbidden(space, (value.shape[0], value.shape[1])) for name, value in logits.items()}
-    drawn = {name: sample(value, picks.get(name, 1), temperature) for name, value in masked.items()}
-    if not isinstance(space, Darts):
-        return drawn
-    weights = {}
-    for cell in space.decisions:
-        rows = []
-        for source, node in darts.EDGES:
-            chosen = drawn[f"{cell}:inputs:{node}"][0, source]
-            rows.append(chosen * drawn[f"{cell}:operation"][node - 2])
-        weights[cell] = torch.stack(rows)
-    return weights
-
-
-def strongest(space: Space[Any], delta: dict[str, np.ndarray[Any, Any]]) -> Architecture:
-    """The architecture of the largest alpha."""
-    if not isinstance(space, Darts):
-        return derive(space, delta)
-    cells = []
-    for cell in space.decisions:
-        nodes = []
-        for node in darts.CONCAT:
-            operations = np.argsort(-delta[f"{cell}:operation"][node - 2, 1:], kind="stable")[:2] + 1
-            inputs = np.argsort(-delta[f"{cell}:inputs:{node}"][0], kind="stable")[:2]
-            pairs = zip(operations, inputs, strict=True)
-            nodes.append(tuple((darts.NAMES[int(o)], int(i)) for o, i in pairs))
-        cells.append(Cell(tuple(nodes), darts.CONCAT))
-    return CellPair(cells[0], cells[1])
+def sample_weights(space: CellSpace[Any], logits: Logits, temperature: float) -> dict[str, Tensor]:
+    """One random sub-network as the supernet's weights, differentiable in ``logits`` (shapes of the choices)."""
+    drawn = {}
+    for name, choice in space.choices.items():
+        allowed = logits[name]
+        if choice.operations:
+            none = torch.tensor([operation == "none" for operation in space.operations], device=allowed.device)
+            allowed = allowed.masked_fill(none, -torch.inf)
+        drawn[name] = sample(allowed, choice.picks, temperature)
+    return space.weights_of(drawn)
 
 
 # --- the trace and its gradient --------------------------------------------------------------------------------------
@@ -184,13 +140,18 @@ class Nasi(SearchMethod):
         super().check()
         if self.context.configuration.limits:
             raise InputError("no limits with the method 'nasi'", str(self.context.configuration.limits))
-        self.context.task.space.check_scale(self.proxy_scale)
+        self.space.check_scale(self.proxy_scale)
 
     def search_stages(self) -> list[Stage]:
         """nu, then the K steps."""
         return [Stage("nu", "mean trace of random cells", self._nu), Stage("search", "NASI", self._search)]
 
     # --- set-up ---
+
+    @property
+    def space(self) -> CellSpace[Any]:
+        """The cell space; another one is refused."""
+        return as_cell_space(self.context.task.space)
 
     @property
     def request(self) -> DataRequest:
@@ -205,7 +166,7 @@ class Nasi(SearchMethod):
     def proxy_scale(self) -> Scale:
         """Scale of the supernet."""
         data, o = load_data(self.request), self.options
-        cells = max(o.proxy_cells, 3) if isinstance(self.context.task.space, Darts) else o.proxy_cells
+        cells = max(o.proxy_cells, self.space.fewest_cells)
         size = min(o.proxy_size, data.image_size)
         return Scale(o.proxy_channels, cells, data.classes, size, data.image_channels)
 
@@ -223,8 +184,7 @@ class Nasi(SearchMethod):
         return images.to(device, memory_format=torch.channels_last), labels.to(device)
 
     def _supernet(self) -> CellSupernet:
-        pooled: Literal["pooled", "strided"] = "pooled" if isinstance(self.context.task.space, Darts) else "strided"
-        supernet = CellSupernet(self.context.task.space, self.proxy_scale, downsample=pooled)
+        supernet = CellSupernet(self.space, self.proxy_scale, downsample="pooled")
         initialise(supernet, torch.Generator().manual_seed(self.context.configuration.seed))
         supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return supernet.to(self.context.device.torch).train()
@@ -238,9 +198,9 @@ class Nasi(SearchMethod):
 
     def _nu(self) -> Json:
         """Mean trace over random sub-networks, eq. 6.14."""
-        context, space = self.context, self.context.task.space
+        context, space = self.context, self.space
         supernet, batches = self._supernet(), self._batches()
-        zeros = {name: torch.zeros(shape) for name, shape in logit_shapes(space).items()}
+        zeros = {name: torch.zeros(choice.shape) for name, choice in space.choices.items()}
         found = []
         with context.progress.task("nu", self.options.nu_samples) as bar, torch.random.fork_rng(devices=[]):
             for number in range(self.options.nu_samples):
@@ -253,9 +213,9 @@ class Nasi(SearchMethod):
         return {"mean": float(np.mean(found)), "deviation": float(np.std(found))}
 
     def _search(self) -> Json:
-        context, options, space = self.context, self.options, self.context.task.space
+        context, options, space = self.context, self.options, self.space
         supernet, batches = self._supernet(), self._batches()
-        shapes = logit_shapes(space)
+        shapes = {name: choice.shape for name, choice in space.choices.items()}
         state = Accumulator(shapes)
         mean = self.result("nu")["mean"]
 
@@ -291,7 +251,7 @@ class Nasi(SearchMethod):
             )
         delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
         return {
-            "architecture": str(strongest(space, delta)),
+            "architecture": str(space.derive_choices(delta)),
             "accuracy": None,
             "accuracy_on": "nothing: the search trains no network",
             "evaluations": 0,

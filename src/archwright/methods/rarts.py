@@ -13,7 +13,6 @@ weights *before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half th
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,7 +23,7 @@ from torch import Tensor
 from archwright.errors import InputError
 from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy
 from archwright.search.method import Options
-from archwright.spaces.derivation import operation_decisions
+from archwright.strict import parse_json
 from archwright.supernets.cell import CellSupernet
 from archwright.training import Position, Step
 from archwright.training.bilevel import Alphas, Problem, WeightCopy, losses, sums
@@ -171,6 +170,10 @@ class Rarts(DifferentiableSearch):
         o, task = self.options, self.context.task
         space = task.space
         if o.latency_weight == 0:
+            if o.latency_table is not None:
+                raise InputError(
+                    "a latency table beside --latency-weight", "--latency-weight 0", "Give a weight above 0."
+                )
             return None
         if o.latency_table is not None:
             table = read_latencies(Path(o.latency_table))
@@ -188,15 +191,15 @@ class Rarts(DifferentiableSearch):
                 "Add them, in milliseconds, or leave latency_table out to measure on this device.",
             )
         milliseconds = torch.tensor([known[name] for name in space.operations], dtype=torch.float64)
-        return LatencyPenalty(milliseconds, o.latency_weight, operation_decisions(space))
+        return LatencyPenalty(milliseconds, o.latency_weight, self.space.operation_decisions)
 
 
 def read_latencies(path: Path) -> dict[str, float]:
     """The table in a JSON file: operation to milliseconds, each zero or more."""
     expected = 'a JSON file like {"nor_conv_3x3": 0.21, ...} with milliseconds'
     try:
-        table = json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        table = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise InputError(expected, f"{path} ({error})") from error
     if not isinstance(table, dict):
         raise InputError(expected, f"{type(table).__name__} in {path}")

@@ -25,17 +25,16 @@ from archwright.errors import InputError
 from archwright.execution.base import Executor, Item, run_items
 from archwright.proxies.initialise import Initialisation
 from archwright.proxies.score import Scores, combine, find_proxies, score
-from archwright.proxies.stacked import ProxyScale, score_stacked
+from archwright.proxies.stacked import ProxyScale, operations_of, score_stacked
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
-from archwright.spaces.base import Architecture, Scale, Space
-from archwright.spaces.nasbench201 import Cell201
+from archwright.spaces.base import Architecture, Space
 from archwright.spaces.registry import spaces
 
-CHUNK = {"nasbench201": 256}
-"""Architectures a work item; spaces without a stacked program take 16."""
+STACKED_CHUNK, CHUNK = 256, 16
+"""Architectures a work item, where they are scored stacked and where one by one."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +103,15 @@ def score_chunk(payload: Json, stop: Stop) -> Json:
     images, labels = draw_batch(request, data, payload["replicate"])
     architectures = [space.parse(text) for text in payload["architectures"]]
     seed = int(np.random.SeedSequence([request.seed, payload["replicate"]]).generate_state(1)[0])
-    if request.ntk == "contracted" and all(isinstance(a, Cell201) for a in architectures):
-        operations = np.array([a.operations for a in architectures])
+    operations = operations_of(architectures)
+    if request.ntk == "contracted" and operations is not None:
         proxies = find_proxies(request.metrics)
         scale = ProxyScale(request.channels, request.cells, data.classes)
         found = score_stacked(
             operations, images, labels, proxies, seed=seed, scale=scale, initialisation=request.initialisation
         )
         return np.stack([found[name] for name in request.metrics], axis=1).tolist()
-    small = Scale(request.channels, request.cells, data.classes, images.shape[-1], data.image_channels)
+    small = space.proxy_scale(request.channels, request.cells, data.classes, images.shape[-1], data.image_channels)
     networks = (space.build(architecture, small) for architecture in architectures)
     scores = score(
         networks, (images, labels), request.metrics, ntk=request.ntk, initialisation=request.initialisation, seed=seed
@@ -137,7 +136,7 @@ def score_architectures(
     classes: dict[Architecture, int] = {}
     member = [classes.setdefault(space.canonical(architecture), len(classes)) for architecture in architectures]
     texts = [str(architecture) for architecture in classes]
-    size = CHUNK.get(space.name, 16)
+    size = CHUNK if operations_of(list(classes)) is None else STACKED_CHUNK
     items = []
     for replicate in range(request.replicates):
         for start in range(0, len(texts), size):

@@ -29,6 +29,8 @@ from archwright.proxies.batches import check_batch
 from archwright.proxies.initialise import Initialisation, weight_scale
 from archwright.proxies.metrics import Pass, Proxy, Tally
 from archwright.proxies.records import Geometry, LayerRecord, ReluRecord
+from archwright.spaces.base import Architecture
+from archwright.spaces.nasbench201 import Cell201
 
 NONE, SKIP, CONV_1X1, CONV_3X3, AVG_POOL = range(5)
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -42,6 +44,12 @@ class ProxyScale:
     channels: int = 4
     cells: int = 1
     classes: int = 10
+
+
+def operations_of(architectures: Sequence[Architecture]) -> NDArray[np.int64] | None:
+    """(A, 6) operations where every architecture is a cell of NAS-Bench-201, which this program is for; else None."""
+    cells = [architecture for architecture in architectures if isinstance(architecture, Cell201)]
+    return np.array([cell.operations for cell in cells]) if len(cells) == len(architectures) else None
 
 
 Weights = Callable[[str, tuple[int, ...]], Tensor]

@@ -1,7 +1,8 @@
 """The papers' tables beside ours: what a reproduction is given, what it returns, and how it is shown.
 
-A reproduction is a function ``(settings) -> Outcome`` registered under its id. It says at which scale it ran and where
-it differs from the paper; scores are cached, so that a second run, or another table of the same scores, is quick.
+A reproduction is a function ``(settings) -> Outcome`` registered under its id. It declares what it reads, which is
+looked for before it starts, and says at which scale it ran and where it differs from the paper; scores are cached, so
+that a second run, or another table of the same scores, is quick.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from archwright.data.request import DataRequest
+from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
 from archwright.registry import Entry, Registry
 from archwright.runs.files import Json, write_json
 from archwright.runs.progress import Progress
 from archwright.runs.run import runs_root
+from archwright.runs.stop import raise_on_signals
+from archwright.tables.base import load_benchmark
 from archwright.tables.locate import shared_data
 
+_THESIS4 = "archwright.reproduce.thesis4"
 _THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
 _STUDIES7 = "archwright.reproduce.thesis7_studies"
 
@@ -60,6 +64,14 @@ reproductions = Registry(
     Entry("thesis-7.9", f"{_STUDIES7}:table_7_9", "metrics by initialisation"),
     Entry("thesis-7.10", f"{_STUDIES7}:table_7_10", "metrics and kappa by batch size"),
     Entry("thesis-7.11", f"{_STUDIES7}:table_7_11", "metrics and kappa by width"),
+    Entry("thesis-7.2", "archwright.reproduce.thesis7_topology:table_7_2", "width, depth, trace, kappa of known cells"),
+    Entry("thesis-4.1", f"{_THESIS4}:table_4_1", "published cells and their widest adaptations: parameters, error"),
+    Entry("thesis-4.2", f"{_THESIS4}:table_4_2", "width and depth of published cells and their random variants"),
+    Entry("thesis-fig4.3", f"{_THESIS4}:figure_4_3", "convergence of DARTS' cell and variants of its connections"),
+    Entry("thesis-fig4.4", f"{_THESIS4}:figure_4_4", "the same under other learning rates"),
+    Entry("thesis-fig4.5", f"{_THESIS4}:figure_4_5", "convergence of variants of the operations"),
+    Entry("thesis-fig4.6", f"{_THESIS4}:figure_4_6", "loss landscapes and sharpness of DARTS' cell and variants"),
+    Entry("thesis-fig4.7", f"{_THESIS4}:figure_4_7", "gradient variance around the same networks"),
 )
 
 
@@ -133,14 +145,52 @@ class Settings:
         )
 
 
+Study = Callable[[Settings], Outcome]
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a study reads: images (those of its settings) and tables by registered name."""
+
+    tables: tuple[str, ...] = ()
+    images: bool = True
+
+    def check(self, settings: Settings) -> None:
+        """Refuse, before any work, what is not there or cannot be read."""
+        for table in self.tables:
+            load_benchmark(table)
+        if self.images:
+            load_data(settings.images())
+        elif settings.data is not None:
+            raise InputError("no --data for a study without images", repr(settings.data))
+
+
+DECLARED: dict[Study, Needs] = {}
+"""What each study declared by :func:`needs`."""
+
+
+def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
+    """Declare what a study reads: every registered one has this decorator, and a test says which one has not."""
+
+    def declare(study: Study) -> Study:
+        DECLARED[study] = Needs(tables, images)
+        return study
+
+    return declare
+
+
 def reproduce(name: str, settings: Settings) -> dict[str, Json]:
-    """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON."""
-    function: Callable[[Settings], Outcome] = reproductions.get(name)
+    """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON.
+
+    Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
+    """
+    study: Study = reproductions.get(name)
     if settings.only is not None and name != "binas-compare":
         raise InputError("--only with a reproduction of several data sets (binas-compare)", name)
+    DECLARED.get(study, Needs()).check(settings)
     begin = time.perf_counter()
-    with settings.executor:
-        outcome = function(settings)
+    with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:
+        outcome = study(settings)
     result: dict[str, Json] = {
         "id": name,
         "scale": outcome.scale,

@@ -19,7 +19,7 @@ from scipy.stats import kendalltau
 
 from archwright.data.request import load_data
 from archwright.predictors.staged import StagedEstimate, pool_estimates
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import read_json
 from archwright.search.engine import SearchResult, resume, search
 from archwright.solvers import Solution, StagedChoice, StagedProblem, evolution, frank_wolfe, milp, pareto
@@ -88,6 +88,7 @@ def separate(problem: StagedProblem, rows: int, rng: np.random.Generator, single
     )
 
 
+@needs(images=False)
 def binas_fig3(settings: Settings) -> Outcome:
     """Kendall's tau of estimators against the validation epochs they spent."""
     seeds = settings.seeds or 3
@@ -149,6 +150,7 @@ def _plot_curves(taus: dict[str, Floats], path: Path) -> None:
 LIMITS = 10
 
 
+@needs(images=False)
 def binas_fig4(settings: Settings) -> Outcome:
     """All solvers over a range of limits and seeds: distance to the optimum, time, limit met."""
     seeds = settings.seeds or DEFAULT_SEEDS
@@ -227,6 +229,7 @@ def noise_ceiling(agreement: float | None) -> tuple[float | None, float | None]:
     return float(2 / np.pi * np.arcsin(best)), best
 
 
+@needs()
 def binas_2(settings: Settings) -> Outcome:
     """Rank correlations of the predictor and of its parts."""
     result = finished_search(settings)
@@ -258,6 +261,7 @@ def binas_2(settings: Settings) -> Outcome:
     return Outcome(search_scale(settings, result), rows, notes)
 
 
+@needs()
 def binas_fig6(settings: Settings) -> Outcome:
     """What each design decision is worth, by stage."""
     result = finished_search(settings)

@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 
 from archwright.data import Augmentation, Steps
 from archwright.device import Device
-from archwright.errors import InfeasibleError, InputError, unknown_name
+from archwright.errors import InfeasibleError, unknown_name
 from archwright.execution.base import Item, run_items
 from archwright.methods.binas import Binas
 from archwright.methods.binas_fast import FastPlan
 from archwright.methods.binas_plan import CANDIDATE_SHARE, STEP, Plan
 from archwright.methods.binas_trunk import Trunk
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
@@ -73,11 +73,11 @@ def benches() -> dict[str, Bench]:
     return {bench.name: bench for bench in found}
 
 
+@needs()
+@needs(images=False)
 def binas_compare(settings: Settings) -> Outcome:
     """Test accuracy of every arm at every limit."""
     known = benches()
-    if settings.data is not None:
-        raise InputError("--only with the data of this comparison", f"--data {settings.data}")
     if settings.only is not None and settings.only not in known:
         raise unknown_name("data", settings.only, known)
     seeds = range(settings.seeds or DEFAULT_SEEDS)

@@ -20,7 +20,7 @@ from archwright.analysis.bilevel import (
     rarts_equilibrium,
     rarts_trajectory,
 )
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import read_json, write_json
 from archwright.search.engine import SearchResult, resume, search
 
@@ -37,6 +37,7 @@ def finished(folder: Path, method: str, **settings: Any) -> SearchResult:
 # --- Fig. 1 ----------------------------------------------------------------------------------------------------------
 
 
+@needs(images=False)
 def rarts_fig1(settings: Settings) -> Outcome:
     """The solvable model: where each method ends. Deterministic; seeds and images play no part."""
     first, mixed = darts_trajectory(steps=20_000), milenas_trajectory(steps=20_000)
@@ -95,6 +96,7 @@ TABLE_4_SETTINGS: dict[str, Any] = {
 }
 
 
+@needs("nb201")
 def rarts_4(settings: Settings) -> Outcome:
     """Cells found on NAS-Bench-201: table error and share of skip connections."""
     found: dict[str, list[dict[str, float]]] = {label: [] for label in TABLE_4}
@@ -150,6 +152,7 @@ TABLE_2_SETTINGS: dict[str, Any] = {
 }
 
 
+@needs("nb201")
 def rarts_2(settings: Settings) -> Outcome:
     """Latency of the cells found with three latency weights, by operation latencies measured on this device."""
     table, path = _operation_latencies(settings.folder)

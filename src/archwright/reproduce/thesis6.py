@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from archwright.data.request import DataRequest
 from archwright.proxies.engine import ScoreRequest
-from archwright.reproduce.base import Outcome, Settings
+from archwright.reproduce.base import Outcome, Settings, needs
 from archwright.reproduce.correlations import RANK, pearson
 from archwright.reproduce.networks import SmallScale, cell_scores, cell_traces, trace_of_201
 from archwright.reproduce.thesis7_studies import Collected, sample_201
@@ -73,6 +73,7 @@ def feasible(trace: NDArray[np.float64]) -> NDArray[np.bool_]:
     return below
 
 
+@needs("nb101")
 def table_6_5(settings: Settings) -> Outcome:
     """Correlation of training-free metrics with CIFAR-10 test accuracy on the three NAS-Bench-1Shot1 spaces."""
     draws = settings.seeds or 1
@@ -104,6 +105,7 @@ def table_6_5(settings: Settings) -> Outcome:
 # --- approximations of the trace norm --------------------------------------------------------------------------------
 
 
+@needs()
 def table_6_7(settings: Settings) -> Outcome:
     """Pearson correlation of the exact trace norm with its mini-batch and sum-of-samples approximations."""
     draws = settings.seeds or 1
@@ -123,6 +125,7 @@ def table_6_7(settings: Settings) -> Outcome:
     return Outcome(in_words(SCALE_6_7, SAMPLE_6_7, draws), found.rows(), notes)
 
 
+@needs()
 def figure_6_1(settings: Settings) -> Outcome:
     """Pearson correlation of mini-batch traces (eq. 6.7) with true and random labels, and with true and random data."""
     draws = settings.seeds or 1

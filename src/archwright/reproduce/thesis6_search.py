@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from archwright.execution.base import Item, run_items
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.thesis7 import accuracy_rows, tests_of, training_free_cells
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog
@@ -32,6 +32,7 @@ def nasi_search(payload: Json, stop: Stop) -> Json:
     return {"architecture": result.best["architecture"], "seconds": result.answer["seconds"]}
 
 
+@needs("nb201")
 def table_6_1(settings: Settings) -> Outcome:
     """NASI with one and four budgets, with random labels and random images, beside training-free baselines."""
     seeds = settings.seeds or 4

@@ -22,7 +22,7 @@ from archwright.methods.baselines import Evolution, RandomSearch
 from archwright.methods.hnas import LOG_MU, BoostedPool, make_objective
 from archwright.proxies.engine import ScoreRequest, cached_scores
 from archwright.proxies.score import Scores
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
@@ -134,6 +134,7 @@ def scenario_scores(scores: Scores, metric: str, scenario: str, accuracy: NDArra
     return tried[int(np.argmax(quality))]
 
 
+@needs("nb201")
 def table_7_5(settings: Settings) -> Outcome:
     """Spearman correlation with test accuracy over all 15,625 architectures, per scenario and metric."""
     table = load_compact()
@@ -307,6 +308,7 @@ def accuracy_rows(
     return rows
 
 
+@needs("nb201")
 def table_7_3(settings: Settings) -> Outcome:
     """HNAS with the four gradient metrics, and baselines, searched on CIFAR-10's 12-epoch validation accuracy."""
     seeds = settings.seeds or 10
@@ -332,6 +334,7 @@ def table_7_3(settings: Settings) -> Outcome:
     )
 
 
+@needs("nb201")
 def table_7_13(settings: Settings) -> Outcome:
     """HNAS with every metric."""
     seeds = settings.seeds or 5

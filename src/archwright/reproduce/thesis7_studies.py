@@ -25,7 +25,7 @@ from archwright.methods.hnas import LOG_MU, Objective, make_objective
 from archwright.proxies.engine import cached_scores
 from archwright.proxies.metrics import LOWEST
 from archwright.proxies.score import Scores
-from archwright.reproduce.base import Outcome, Row, Settings
+from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.correlations import ALL, RANK
 from archwright.reproduce.networks import SmallScale, cell_scores
 from archwright.reproduce.thesis7 import (
@@ -273,6 +273,7 @@ def of_metric(study: Mapping[str, Four], metric: str) -> dict[str, float | None]
 # --- the tables ------------------------------------------------------------------------------------------------------
 
 
+@needs("nb101", "nb201")
 def table_7_1(settings: Settings) -> Outcome:
     """Correlation with CIFAR-10 test accuracy, without and with the terms of eq. 7.7, on both benchmarks."""
     draws = settings.seeds or 1
@@ -299,6 +300,7 @@ def table_7_1(settings: Settings) -> Outcome:
     return Outcome(f"NAS-Bench-201 whole: {PROXY_SCALE}; {scale_101()}; {draws} draws", found.rows(), notes)
 
 
+@needs("nb101")
 def table_7_4(settings: Settings) -> Outcome:
     """Pearson, Spearman and Kendall between any two metrics, on both benchmarks."""
     draws = settings.seeds or 1
@@ -348,6 +350,7 @@ def image_sets(settings: Settings) -> tuple[dict[str, DataRequest], list[str]]:
     return sets, notes
 
 
+@needs("nb201")
 def table_7_6(settings: Settings) -> Outcome:
     """Correlation of metrics on one set of images with accuracies on another: mean and deviation over the images."""
     draws = settings.seeds or 1
@@ -376,6 +379,7 @@ def table_7_6(settings: Settings) -> Outcome:
     return Outcome(f"{scale_201(draws)}; metrics on {', '.join(sets)}", rows, notes)
 
 
+@needs("nb201")
 def table_7_9(settings: Settings) -> Outcome:
     """Correlation with CIFAR-10 test accuracy for three initialisations."""
     draws = settings.seeds or 2
@@ -397,12 +401,14 @@ def table_7_9(settings: Settings) -> Outcome:
     return Outcome(scale_201(draws), found.rows(), notes)
 
 
+@needs("nb201")
 def table_7_10(settings: Settings) -> Outcome:
     """Correlation of eq. 7.7 with CIFAR-10 test accuracy when M, or kappa, sees smaller batches."""
     batches = [int(batch) for batch in TABLE_7_10["M"]]
     return _sweep(settings, "batch_size", "batch", batches, {"M": 64, "kappa": 64}, TABLE_7_10)
 
 
+@needs("nb201")
 def table_7_11(settings: Settings) -> Outcome:
     """Correlation of eq. 7.7 with CIFAR-10 test accuracy when M, or kappa, comes from wider networks."""
     fixed = {"M": max(WIDTHS), "kappa": min(WIDTHS)}

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,7 +22,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
-from archwright.errors import RunError
+from archwright.errors import InputError, RunError
+from archwright.strict import parse_json
 
 Json: TypeAlias = Any
 Tree: TypeAlias = Any
@@ -53,6 +57,29 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def inside(folder: Path, name: str) -> Path:
+    """The path ``name`` in ``folder``; one that leads out of it (``..``, absolute, by a link) is refused.
+
+    Every name that is read from a run's own files goes through here: the run may come from somebody else.
+    """
+    path = folder / name
+    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+        raise RunError(f"expected a path inside {folder}, got {name!r}, which leads out of it.")
+    return path
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to get."""
+    if path.is_dir():
+        raise InputError("the name of a file to write", f"the folder {path}")
+    parent = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.NamedTemporaryFile(dir=parent, prefix=".archwright-"):  # permissions alone do not tell
+            pass
+    except OSError as error:
+        raise InputError(f"a folder that can be written for {path.name}", f"{parent} ({error.strerror})") from error
+
+
 def write_json(path: Path, value: Json) -> None:
     """Write ``value`` as readable JSON, atomically."""
     write_atomic(path, (json.dumps(value, indent=1, sort_keys=False) + "\n").encode())
@@ -61,21 +88,46 @@ def write_json(path: Path, value: Json) -> None:
 def read_json(path: Path) -> Json:
     """The JSON in ``path``; a damaged file is an error that names it."""
     try:
-        return json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        return parse_json(path.read_bytes())
+    except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
 
 
-class JsonLines:
-    """An append-only log of JSON objects, one a line; a line cut short by a crash is dropped at the next opening."""
+def write_sealed(path: Path, value: Json) -> None:
+    """Write ``value`` as JSON with its checksum, so that :func:`read_sealed` notices any change."""
+    write_json(path, {"checksum": _checksum(value), "value": value})
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+
+def read_sealed(path: Path) -> Json:
+    """What :func:`write_sealed` wrote; a file that was changed since is an error that names it."""
+    found = read_json(path)
+    if not isinstance(found, dict) or found.get("checksum") != _checksum(found.get("value")):
+        raise RunError(f"expected {path} as it was written, got a damaged or altered file (its checksum differs).")
+    return found["value"]
+
+
+def _checksum(value: Json) -> str:
+    """CRC-32 of the JSON of ``value``, whatever its white space and the order of its keys."""
+    plain = json.loads(json.dumps(value))  # keys that are numbers become text, as they do in the file
+    return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
+
+
+class JsonLines:
+    """An append-only log of JSON objects, one a line; a line cut short by a crash is dropped at the next opening.
+
+    Args:
+        path: of the file.
+        sealed: keep a checksum in every line, so that one that was changed since is an error.
+    """
+
+    def __init__(self, path: Path, sealed: bool = False) -> None:
+        self.path, self.sealed = path, sealed
 
     def append(self, record: dict[str, Json]) -> None:
         """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        line = (json.dumps(record) + "\n").encode()
+        kept = {**record, "checksum": _checksum(record)} if self.sealed else record
+        line = (json.dumps(kept) + "\n").encode()
         with self.path.open("ab", buffering=0) as file:  # a buffer would try to write the rest again on closing
             start = self._whole_bytes()
             if file.tell() != start:
@@ -109,10 +161,18 @@ class JsonLines:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
-                try:
-                    yield json.loads(line)
-                except ValueError as error:
-                    raise RunError(f"expected a JSON object in line {number} of {self.path}, got {error}.") from error
+                yield self._read(line, number)
+
+    def _read(self, line: bytes, number: int) -> dict[str, Json]:
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise RunError(f"expected a JSON object in line {number} of {self.path}, got {error}.") from error
+        if not isinstance(record, dict):
+            raise RunError(f"expected a JSON object in line {number} of {self.path}, got {type(record).__name__}.")
+        if self.sealed and record.pop("checksum", None) != _checksum(record):
+            raise RunError(f"expected line {number} of {self.path} as it was written, got a damaged or altered one.")
+        return record
 
 
 def save_tree(path: Path, tree: Tree) -> None:
@@ -137,9 +197,35 @@ def load_tree(path: Path) -> Tree:
 
 def read_metadata(path: Path) -> dict[str, str]:
     """The text metadata of a plain safetensors file."""
+    with _opened(path) as file:
+        return dict(file.metadata() or {})
+
+
+def stored_elements(path: Path) -> int:
+    """How many numbers a plain safetensors file holds, from its header alone."""
+    with _opened(path) as file:
+        return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 - no mapping
+
+
+def load_weights(module: torch.nn.Module, path: Path) -> None:
+    """Put the weights of a plain safetensors file into ``module``; other names, shapes or broken numbers are errors."""
+    with _opened(path) as file:
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    broken = [name for name, tensor in state.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
+    if broken:
+        raise RunError(f"expected finite weights in {path}, got NaN or infinite ones in {', '.join(broken[:3])}.")
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:  # its first line names the class, the next ones what does not fit
+        reasons = "; ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
+        raise RunError(f"expected the weights of the network that {path} describes, got others: {reasons}") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            return dict(file.metadata() or {})
+            yield file
     except (SafetensorError, OSError) as error:
         raise RunError(f"expected a safetensors file in {path}, got {error}.") from error
 

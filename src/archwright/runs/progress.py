@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from archwright.terminal import visible
+
 
 class Progress:
     """The silent progress; :class:`TerminalProgress` shows it."""
@@ -33,13 +35,13 @@ class TerminalProgress(Progress):
     """Progress on stderr by rich; where stderr is no terminal only the lines of text appear."""
 
     def __init__(self) -> None:
-        from rich.console import Console
+        from archwright.terminal import console
 
-        self.console = Console(stderr=True, highlight=False)
+        self.console = console(stderr=True)
 
     def say(self, text: str) -> None:
         """Print one line."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(visible(text))
 
     @contextmanager
     def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:

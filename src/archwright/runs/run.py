@@ -25,7 +25,7 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.runs.checkpoints import Checkpoints
-from archwright.runs.files import Json, JsonLines, read_json, write_json
+from archwright.runs.files import Json, JsonLines, check_writable, read_json, read_sealed, write_json, write_sealed
 
 FORMAT = 1
 """Version of the folder's layout; a run of another one is refused with a clear message."""
@@ -37,7 +37,7 @@ class ItemLog:
     """Finished work items of one stage, each on disk as soon as it is done."""
 
     def __init__(self, path: Path) -> None:
-        self._lines = JsonLines(path)
+        self._lines = JsonLines(path, sealed=True)
         self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
 
     def record(self, key: str, result: Json) -> None:
@@ -56,13 +56,7 @@ class Run:
     @classmethod
     def create(cls, folder: Path, configuration: dict[str, Json], device: dict[str, Json]) -> Run:
         """Start a new run; an existing one at ``folder`` is never overwritten."""
-        if (folder / "run.json").exists():
-            raise InputError(
-                "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
-            )
-        leftover = re.compile(r"\.run\.json\.\d+\.tmp")  # of a kill while the header was written
-        if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
-            raise InputError("a new or empty folder for the run", str(folder))
+        cls.check_free(folder)
         header = {
             "format": FORMAT,
             "created": time.strftime("%Y-%m-%dT%H:%M:%S"),
@@ -73,6 +67,18 @@ class Run:
         write_json(folder / "run.json", header)
         return cls(folder, header)
 
+    @staticmethod
+    def check_free(folder: Path) -> None:
+        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written."""
+        if (folder / "run.json").exists():
+            raise InputError(
+                "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
+            )
+        leftover = re.compile(r"\.run\.json\.\d+\.tmp")  # of a kill while the header was written
+        if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
+            raise InputError("a new or empty folder for the run", str(folder))
+        check_writable(folder / "run.json")
+
     @classmethod
     def open(cls, folder: Path) -> Run:
         """The run in ``folder``; says what is wrong with a folder that has none or one of another layout."""
@@ -82,11 +88,13 @@ class Run:
         header = read_json(path)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             found = header.get("format") if isinstance(header, dict) else type(header).__name__
-            version = (header.get("versions") or {}).get("archwright", "unknown") if isinstance(header, dict) else "?"
+            versions = header.get("versions") if isinstance(header, dict) else None
+            version = versions.get("archwright", "unknown") if isinstance(versions, dict) else "unknown"
             raise RunError(
-                f"expected a run of format {FORMAT}, got format {found} (written by archwright {version}) in {folder}. "
+                f"expected a run of format {FORMAT}, got format {found} (written by archwright {version}) in {path}. "
                 f"Open it with that version: pip install 'archwright=={version}'"
             )
+        _check_header(header, folder)
         return cls(folder, header)
 
     @property
@@ -120,16 +128,16 @@ class Run:
 
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""
-        return list(self._events)
+        return [_checked_event(event, number, self._events.path) for number, event in enumerate(self._events, 1)]
 
     def stage_result(self, name: str) -> Json | None:
         """The result of a finished stage, or None."""
         path = self._stage(name)
-        return read_json(path) if path.exists() else None
+        return read_sealed(path) if path.exists() else None
 
     def finish_stage(self, name: str, result: Json) -> None:
         """Keep a stage's result and drop its checkpoints; the stage is not run again unless the run is reopened."""
-        write_json(self._stage(name), result)
+        write_sealed(self._stage(name), result)
         self.checkpoints(name).clear()
 
     def reopen(self, changes: dict[str, Json], stages: Sequence[str]) -> None:
@@ -185,6 +193,36 @@ class Run:
         return "stopped"
 
 
+_HEADER: dict[str, type] = {"created": str, "versions": dict, "machine": dict, "configuration": dict}
+_ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
+"""What lists show; the configuration as a whole is validated where a search is made of it."""
+
+
+def _check_header(header: dict[str, Json], folder: Path) -> None:
+    """Refuse a damaged ``run.json``."""
+    problems = [f"no {name}" for name in _HEADER if name not in header]
+    problems += _wrong_types(header, _HEADER) or _wrong_types(header.get("configuration", {}), _ASKED)
+    if problems:
+        raise RunError(f"expected a whole run.json in {folder}, got {'; '.join(problems)}.")
+
+
+def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
+    """What is there and of another type; True and False are no numbers."""
+    return [
+        f"{name} of type {type(values[name]).__name__}"
+        for name, kind in types.items()
+        if name in values and type(values[name]) is not kind
+    ]
+
+
+def _checked_event(event: dict[str, Json], number: int, path: Path) -> dict[str, Json]:
+    """``event`` with a kind and a time of this age."""
+    at = event.get("time")
+    if not isinstance(event.get("kind"), str) or not isinstance(at, int | float) or not 0 <= at < 1e11:
+        raise RunError(f"expected an event with its time and kind in line {number} of {path}, got another record.")
+    return event
+
+
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
@@ -213,15 +251,20 @@ def new_folder(*parts: str) -> Path:
 
 
 def list_runs(root: Path | None = None) -> list[Run]:
-    """The readable runs of a folder, oldest first; others are passed over."""
+    """The readable runs of a folder, oldest first; others are passed over (:func:`survey_runs` says why)."""
+    return survey_runs(root)[0]
+
+
+def survey_runs(root: Path | None = None) -> tuple[list[Run], list[str]]:
+    """The readable runs of a folder, oldest first, and one sentence for each that is not readable."""
     root = runs_root() if root is None else root
-    found = []
+    found, damaged = [], []
     for path in sorted(root.glob("*/run.json")):
         try:
             found.append(Run.open(path.parent))
-        except (RunError, InputError):
-            continue
-    return found
+        except (RunError, InputError, OSError) as error:
+            damaged.append(f"{path.parent.name}: {error}")
+    return found, damaged
 
 
 def find_run(name: str) -> Run:
@@ -237,4 +280,4 @@ def find_run(name: str) -> Run:
     return Run.open(Path(name))
 
 
-__all__ = ["FORMAT", "ItemLog", "Run", "find_run", "list_runs", "new_folder", "runs_root"]
+__all__ = ["FORMAT", "ItemLog", "Run", "find_run", "list_runs", "new_folder", "runs_root", "survey_runs"]

@@ -6,12 +6,43 @@ Long loops look at :attr:`Stop.requested` between two steps, save, and call :met
 from __future__ import annotations
 
 import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 from archwright.errors import Interrupted
+
+
+@contextmanager
+def raise_on_signals(kept: str) -> Iterator[None]:
+    """Raise :class:`Interrupted` where SIGINT or SIGTERM comes: for work without safe points of its own.
+
+    Args:
+        kept: what the message says about what was done so far.
+    """
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+        raise Interrupted(f"stopped by {name}; {kept}.")
+
+    with _handled(handle):
+        yield
+
+
+@contextmanager
+def _handled(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM go to ``handle``; in a thread other than the main one, which gets no signals, nothing does."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Stop:
@@ -56,9 +87,5 @@ class Stop:
                 raise KeyboardInterrupt
             self._signal = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
 
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
+        with _handled(handle):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

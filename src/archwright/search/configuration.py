@@ -7,6 +7,17 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from archwright.bounds import (
+    MOST_BATCH,
+    MOST_CELLS,
+    MOST_CHANNELS,
+    MOST_COUNT,
+    MOST_NUMBER,
+    MOST_PIXELS,
+    MOST_SEED,
+    MOST_THREADS,
+    MOST_WORKERS,
+)
 from archwright.errors import InputError, unknown_name
 
 M = TypeVar("M", bound=BaseModel)
@@ -15,7 +26,7 @@ M = TypeVar("M", bound=BaseModel)
 class Configuration(BaseModel):
     """Everything that decides a search's answer, and where it runs."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = Field(description="name of the search method")
     space: str = Field("nasbench201", description="name of the search space")
@@ -24,23 +35,26 @@ class Configuration(BaseModel):
         None, description="look accuracies up in a table (nb201, nats:PATH) instead of training"
     )
     dataset: str = Field("cifar10", description="which data set of the benchmark to search on")
-    seed: int = Field(0, ge=0, description="the search is a function of it")
+    seed: int = Field(0, ge=0, le=MOST_SEED, description="the search is a function of it")
     device: str = Field("auto", description="cpu, cuda, or a device of the benchmark that latency limits are for")
-    threads: int | None = Field(None, ge=1, description="CPU threads")
+    threads: int | None = Field(None, ge=1, le=MOST_THREADS, description="CPU threads")
     executor: str = Field("here", description="where work items run: here, processes or ray")
     address: str = Field("", description="HOST:PORT of a Ray cluster; empty starts a local one")
-    workers: int = Field(1, ge=1, description="processes of the executor")
+    workers: int = Field(1, ge=1, le=MOST_WORKERS, description="processes of the executor")
     scale: str = Field("small", description="named network scale of the space: small, search or paper")
-    channels: int | None = Field(None, ge=1, description="channels of the first cell instead of the scale's")
-    cells: int | None = Field(None, ge=1, description="cells (per stage or in total) instead of the scale's")
-    image_size: int | None = Field(None, ge=1, description="side images are resized to")
+    channels: int | None = Field(
+        None, ge=1, le=MOST_CHANNELS, description="channels of the first cell, not the scale's"
+    )
+    cells: int | None = Field(None, ge=1, le=MOST_CELLS, description="cells (per stage or in total), not the scale's")
+    image_size: int | None = Field(None, ge=1, le=MOST_PIXELS, description="side images are resized to")
     recipe: str = Field("short", description="training recipe of one evaluation: short, nasbench201 or darts")
-    epochs: int | None = Field(None, ge=1, description="epochs of one evaluation instead of the recipe's")
-    batch_size: int | None = Field(None, ge=2, description="batch size instead of the recipe's")
-    lr: float | None = Field(None, gt=0, description="learning rate instead of the recipe's")
+    epochs: int | None = Field(None, ge=1, le=MOST_COUNT, description="epochs of one evaluation, not the recipe's")
+    batch_size: int | None = Field(None, ge=2, le=MOST_BATCH, description="batch size instead of the recipe's")
+    lr: float | None = Field(None, gt=0, le=MOST_NUMBER, description="learning rate instead of the recipe's")
     final_epochs: int | None = Field(
         None,
         ge=1,
+        le=MOST_COUNT,
         description="epochs the answer is trained for; by default three times an evaluation's, with binas half of it",
     )
     skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from archwright.device import Device
-from archwright.errors import InfeasibleError, InputError, Interrupted
+from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.models import Model, load_model
 from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Progress
@@ -78,12 +78,17 @@ def search(
         values["options"]["minutes"], minutes = minutes, None  # it plans with them, and need not be stopped
     values = chosen.completed(values)
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
+    if "dataset" in settings and configuration.benchmark is None:
+        raise InputError("a benchmark beside --dataset", "a search on images (--data), which are the data set")
     stop, progress = Stop(minutes), progress or Progress()
+    Run.check_free(Path(run) if run is not None else runs_root() / "new")
     device = _compute_device(configuration)
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, stop, progress)
     prepared = chosen(context)
+    _ = context.executor
     prepared.check()
+    context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
     _say_plan(prepared)
     folder = Path(run) if run is not None else new_folder(method, configuration.space)
     context.run = Run.create(folder, configuration.model_dump(), device.describe())
@@ -113,10 +118,13 @@ def resume(
         _forget_latencies(reopened(run, stop, progress))
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
+    prepared = reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
     answer = run.folder / "artifacts" / "result.json"
     if answer.exists():
-        return SearchResult(run.folder, read_json(answer))
-    prepared = reopened(run, stop, progress)
+        found = read_json(answer)
+        if not isinstance(found, dict) or not isinstance(found.get("best"), dict):
+            raise RunError(f"expected the answer of a search in {answer}, got something else.")
+        return SearchResult(run.folder, found)
     prepared.check()
     return _finish(prepared, resumed=True)
 

@@ -16,8 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
+from archwright.bounds import MOST_COUNT, MOST_NUMBER
 from archwright.errors import InputError, RunError
 from archwright.runs.files import Json
 from archwright.search.configuration import validated
@@ -25,8 +26,7 @@ from archwright.search.context import Context
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import train_answer
 from archwright.spaces.base import Architecture
-from archwright.spaces.cells import CellPair
-from archwright.spaces.topology import pair_topology
+from archwright.spaces.topology import topology_json
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,19 @@ class Stage:
 
 
 class Options(BaseModel):
-    """Base of a method's own options: unknown ones are refused."""
+    """Base of a method's own options: unknown ones are refused, and numbers that nobody means."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _within_reason(cls, value: Any) -> Any:
+        """The bounds of everything that declares none of its own."""
+        if isinstance(value, int) and abs(value) > MOST_COUNT:
+            raise ValueError(f"at most {MOST_COUNT:,} is expected")
+        if isinstance(value, float) and abs(value) > MOST_NUMBER:
+            raise ValueError(f"at most {MOST_NUMBER:g} is expected")
+        return value
 
 
 class Method(ABC):
@@ -160,7 +170,8 @@ class SearchMethod(Method):
             best["tests"] = tests
         if self.trains_answer:
             best |= self.result("train")
-        if isinstance(architecture, CellPair):
-            best["topology"] = pair_topology(architecture)
+        topology = topology_json(architecture)
+        if topology:
+            best["topology"] = topology
         best["search_accuracy"], best["search_accuracy_on"] = search["accuracy"], search["accuracy_on"]
         return {"best": best | task.costs(architecture), "front": [], "evaluations": search["evaluations"]}

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from archwright.data.request import DataRequest
+from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.proxies.engine import ScoreRequest, score_architectures
 from archwright.proxies.score import Scores
@@ -14,7 +14,9 @@ from archwright.search.context import Context
 from archwright.search.method import Options
 from archwright.search.proposals import feasible_sample
 from archwright.spaces.base import Architecture
-from archwright.spaces.nasbench201 import NASBENCH201
+
+MOST_POOLED = 20_000
+"""Architectures up to which a whole space is the pool."""
 
 
 class ScoreOptions(Options):
@@ -27,7 +29,7 @@ class ScoreOptions(Options):
     proxy_channels: int = Field(4, ge=2, description="channels of the small network that is scored")
     proxy_cells: int = Field(3, ge=1, description="its cells (per stage, or in total)")
     proxy_size: int = Field(
-        0, ge=0, description="its image size; 0: 4 px for nasbench201 (where it ranks best), else 8"
+        0, ge=0, description="its image size; 0: where the space is ranked best (4 px for nasbench201, else 8)"
     )
     proxy_batch: int = Field(64, ge=2, description="images of a draw")
     initialisation: Literal["lecun", "xavier", "he"] = Field("lecun", description="scale of the initial weights")
@@ -36,7 +38,7 @@ class ScoreOptions(Options):
 
 def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:
     """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind)."""
-    size = options.proxy_size or (4 if context.task.space is NASBENCH201 else 8)
+    size = options.proxy_size or context.task.space.proxy_size
     noise = DataRequest(f"random:classes=10,size={size},channels=3,count=2048", context.configuration.seed)
     return ScoreRequest(
         metrics=metrics,
@@ -52,19 +54,27 @@ def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, 
     )
 
 
+def check_scoring(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> None:
+    """Refuse metrics, images and spaces that cannot be scored."""
+    request = request_scores(context, options, metrics)
+    data = load_data(request.data)
+    request.check(data)
+    size = min(request.image_size, data.image_size)
+    context.task.space.check_scale(
+        context.task.space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
+    )
+
+
 def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
     """One representative of each canonical class that is connected and meets the limits.
 
-    The whole space of NAS-Bench-201 unless ``pool`` asks for fewer; elsewhere a random sample.
+    All of them where the space lists them, unless ``pool`` asks for fewer; elsewhere those of a random sample.
     """
     space: Any = context.task.space
     found: dict[Architecture, None] = {}
-    if space is NASBENCH201 and options.pool == 0:
-        for one in NASBENCH201.enumerated():
-            candidate = space.canonical(one)
-            if candidate not in found and space.is_connected(candidate) and context.task.feasible(candidate):
-                found[candidate] = None
-        return list(found)
+    if options.pool == 0 and space.size <= MOST_POOLED and (every := space.enumerated()) is not None:
+        classes = dict.fromkeys(space.canonical(one) for one in every)
+        return [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
     rng = context.rng("pool")
     for _ in range(options.pool or 2000):
         found[space.canonical(feasible_sample(context, lambda: space.sample(rng)))] = None

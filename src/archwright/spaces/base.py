@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from archwright.bounds import MOST_CELLS, MOST_CHANNELS, MOST_CLASSES, MOST_PIXELS
 from archwright.errors import InputError, unknown_name
 from archwright.spaces.operations import Cost, DropPath
+from archwright.strict import from_plain
 
 Encoding = dict[str, NDArray[np.int8]]
 
@@ -33,6 +35,15 @@ class Architecture:
 
 
 A = TypeVar("A", bound=Architecture)
+
+
+_MOST = {
+    "channels": MOST_CHANNELS,
+    "cells": MOST_CELLS,
+    "classes": MOST_CLASSES,
+    "image_size": MOST_PIXELS,
+    "image_channels": 3,
+}
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,12 @@ class Scale:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; ``Scale(**d)`` inverts it."""
         return asdict(self)
+
+    def check_bounds(self) -> None:
+        """Refuse sizes that no network on one machine has."""
+        for field, most in _MOST.items():
+            if not 1 <= getattr(self, field) <= most:
+                raise InputError(f"{field} from 1 to {most:,}", str(getattr(self, field)))
 
     def changed(self, **changes: Any) -> Scale:
         """A copy with some fields replaced; None leaves a field as it is."""
@@ -106,6 +123,13 @@ class Space(ABC, Generic[A]):
     additive_costs: ClassVar[bool] = False
     """Whether each change that :meth:`neighbours` makes costs the same whatever the rest of the architecture is."""
 
+    proxy_size: ClassVar[int] = 8
+    """Image size at which training-free scores of the space's small networks rank it well, in pixels."""
+
+    def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
+        """The scale of the small networks that training-free metrics score."""
+        return Scale(channels, cells, classes, image_size, image_channels)
+
     @property
     def builds_networks(self) -> bool:
         """Whether :meth:`build` and :meth:`cost` work; a space without serves only a user's own function."""
@@ -117,7 +141,7 @@ class Space(ABC, Generic[A]):
 
     def scale_from(self, values: Mapping[str, Any]) -> Scale:
         """Inverse of ``Scale.to_dict`` for scales of this space."""
-        return Scale(**values)
+        return from_plain(Scale, values, f"a scale of the space {self.name}")
 
     def named_scale(self, name: str, classes: int, image_size: int, image_channels: int) -> Scale:
         """The scale called ``name``, set to the data's images and classes."""
@@ -207,9 +231,7 @@ class Space(ABC, Generic[A]):
 
     def check_scale(self, scale: Scale) -> None:
         """Refuse a scale that no network can have, before anything is built."""
-        for field in ("channels", "cells", "classes", "image_channels"):
-            if getattr(scale, field) < 1:
-                raise InputError(f"at least 1 for {field}", str(getattr(scale, field)))
+        scale.check_bounds()
         if scale.channels % 2:
             raise InputError("an even number of channels", str(scale.channels))
         stride = self.total_stride(scale)

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from archwright.errors import InputError, unknown_name
 from archwright.spaces.base import Architecture, Network, Scale
 from archwright.spaces.operations import OPERATIONS, RELU_CONV_1X1, Cost, DropPath, FactorizedReduce, norm_params
+from archwright.strict import parse_json
 
 Edge = tuple[str, int]
 """(operation, source)."""
@@ -90,8 +91,8 @@ def parse_cell_pair(text: str) -> CellPair:
     """The architecture of the JSON text ``{"normal": cell, "reduce": cell}``."""
     expected = 'JSON with the keys "normal" and "reduce"'
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise InputError(expected, f"{text[:80]!r} ({error})") from error
     if not isinstance(value, dict) or set(value) != {"normal", "reduce"}:
         raise InputError(expected, repr(value)[:200])
@@ -148,13 +149,17 @@ MakeCell = Callable[[int, bool], nn.Module]
 class PreprocessedCell(nn.Module):
     """A cell behind the two 1x1 convolutions that bring its inputs to ``channels`` and to one image size."""
 
-    def __init__(self, inner: nn.Module, sources: tuple[int, int], channels: int, halve_first: bool) -> None:
+    def __init__(
+        self, inner: nn.Module, sources: tuple[int, int], channels: int, halve_first: bool, affine: bool
+    ) -> None:
         super().__init__()
         first, second = sources
         self.first = (
-            FactorizedReduce(first, channels, True) if halve_first else RELU_CONV_1X1.build(first, channels, 1, True)
+            FactorizedReduce(first, channels, affine)
+            if halve_first
+            else RELU_CONV_1X1.build(first, channels, 1, affine)
         )
-        self.second = RELU_CONV_1X1.build(second, channels, 1, True)
+        self.second = RELU_CONV_1X1.build(second, channels, 1, affine)
         self.inner = inner
 
     def forward(self, before_last: Tensor, last: Tensor, *arguments: Any) -> Tensor:
@@ -216,9 +221,16 @@ def plan_cells(scale: Scale, multipliers: tuple[int, int]) -> list[CellPlan]:
 
 
 class CellNetwork(Network):
-    """Stem, cells, optional auxiliary head, classifier; the cells may take further arguments (a supernet's weights)."""
+    """Stem, cells, optional auxiliary head, classifier; the cells may take further arguments (a supernet's weights).
 
-    def __init__(self, scale: Scale, multipliers: tuple[int, int], make_cell: MakeCell) -> None:
+    Args:
+        scale: channels, cells, stem, image and class numbers.
+        multipliers: joined nodes of (normal, reduction) cells.
+        make_cell: from (channels, reduction), a cell.
+        affine: whether the batch norms of the cells' inputs have trainable parameters; DARTS' supernet has none.
+    """
+
+    def __init__(self, scale: Scale, multipliers: tuple[int, int], make_cell: MakeCell, affine: bool = True) -> None:
         super().__init__()
         channels = scale.channels
         plans = plan_cells(scale, multipliers)
@@ -239,7 +251,8 @@ class CellNetwork(Network):
             )
             self.second_stem = nn.Identity()
         self.stack = nn.ModuleList(
-            PreprocessedCell(make_cell(p.channels, p.reduction), p.sources, p.channels, p.halve_first) for p in plans
+            PreprocessedCell(make_cell(p.channels, p.reduction), p.sources, p.channels, p.halve_first, affine)
+            for p in plans
         )
         out_channels = plans[-1].channels * multipliers[plans[-1].reduction]
         self.classifier = nn.Linear(out_channels, scale.classes)

@@ -26,6 +26,7 @@ from archwright.spaces.base import Architecture, Network, Scale
 from archwright.spaces.compact_network import BlockGeometry, CompactNetwork, EndGeometry
 from archwright.spaces.compact_scale import EXPANDING, PLAIN, CompactScale, Configuration, Kind
 from archwright.spaces.staged import Part, Rows, StagedSpace, heaviest_rows
+from archwright.strict import from_plain
 
 _BLOCK_TEXT = re.compile(r"(cn|bb|er|ir)_r1_k(\d{1,3})_s(\d{1,3})(?:_e(\d{1,3}))?_c(\d{1,6})")
 
@@ -120,7 +121,7 @@ class Compact(StagedSpace[CompactArchitecture]):
 
     def scale_from(self, values: Mapping[str, Any]) -> CompactScale:
         """Inverse of ``CompactScale.to_dict``."""
-        return CompactScale(**values)
+        return from_plain(CompactScale, values, "a scale of the space compact")
 
     def named_scale(self, name: str, classes: int, image_size: int, image_channels: int) -> Scale:
         """As in ``Space``, except that ``small`` is the preset whose strides suit the images."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Any, Literal, cast
 
+from archwright.bounds import MOST_CELLS, MOST_CHANNELS, MOST_WIDTH
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
 from archwright.spaces.mbconv_scale import round_to_eight
@@ -100,20 +101,21 @@ class CompactScale(Scale):
         """Refuse what no network can have."""
         if not isinstance(self.image_size, int):
             raise InputError("one number as image_size", f"{self.image_size}", "Crop or resize the images to squares.")
-        for name in ("channels", "classes", "image_channels"):
-            if getattr(self, name) < 1:
-                raise InputError(f"at least 1 for {name}", str(getattr(self, name)))
+        self.check_bounds()
         if len(self.stage_factors) != len(self.stage_strides):
             raise InputError(
                 "one factor and one stride a stage", f"{len(self.stage_factors)} and {len(self.stage_strides)} of them"
             )
         for name in ("stage_factors", "stage_strides", "depths"):
-            if not getattr(self, name) or min(getattr(self, name)) < 1:
-                raise InputError(f"positive numbers in {name}", f"{getattr(self, name)}")
+            numbers = getattr(self, name)
+            if not 1 <= len(numbers) <= MOST_CELLS or not 1 <= min(numbers) <= max(numbers) <= MOST_CHANNELS:
+                raise InputError(f"numbers from 1 to {MOST_CHANNELS:,} in {name}", f"{numbers}")
         for name in ("depths", "width_choices"):
             values = list(getattr(self, name))
-            if not values or values != sorted(set(values)) or values[0] <= 0:
-                raise InputError(f"increasing positive values in {name}", f"{tuple(values)}")
+            if not values or values != sorted(set(values)) or not 0 < values[0] <= values[-1] <= MOST_WIDTH:
+                raise InputError(f"increasing values above 0 and at most {MOST_WIDTH:g} in {name}", f"{tuple(values)}")
+        if max(widths[-1] for widths in self.stage_widths) > MOST_CHANNELS:
+            raise InputError(f"at most {MOST_CHANNELS:,} channels in a stage", f"{self.stage_widths}")
         self._check_configurations()
         if self.auxiliary or self.pool_norm or self.stem != "plain":
             raise InputError("no cell-space options (auxiliary, pool_norm, stem) in a compact scale", "one that is set")

@@ -8,11 +8,23 @@ from math import comb, prod
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from archwright.errors import InputError
-from archwright.spaces.base import Encoding, Network, Scale, Space
-from archwright.spaces.cells import Cell, CellPair, Edge, build_cells, cost_cells, parse_cell_pair, reaches_output
+from archwright.spaces.base import Encoding, Network, Scale
+from archwright.spaces.cell_space import CellSpace, Choice, EdgeCell, MakeCell, Scores
+from archwright.spaces.cells import (
+    Cell,
+    CellNetwork,
+    CellPair,
+    Edge,
+    build_cells,
+    cost_cells,
+    parse_cell_pair,
+    reaches_output,
+)
 from archwright.spaces.operations import Cost
 
 NAMES = (
@@ -29,18 +41,22 @@ NODES = 4
 EDGES: tuple[tuple[int, int], ...] = tuple((source, node) for node in range(2, NODES + 2) for source in range(node))
 """(source, target) of the 14 possible edges of a cell, in the order of the rows of an encoding."""
 CONCAT = tuple(range(2, NODES + 2))
+NORMAL = EdgeCell("normal", EDGES, inputs=2, join="concat")
+REDUCE = EdgeCell("reduce", EDGES, inputs=2, join="concat", reduction=True)
 
 
-class Darts(Space[CellPair]):
+class Darts(CellSpace[CellPair]):
     """The cell space of DARTS for CIFAR and ImageNet."""
 
     name = "darts"
     operations = NAMES
+    fewest_cells = 3
+    edges_compete = True
     additive_costs: ClassVar[bool] = True
     scales: ClassVar[Mapping[str, Scale]] = {
         "paper": Scale(channels=36, cells=20, auxiliary=True),
         "imagenet": Scale(channels=48, cells=14, classes=1000, image_size=224, stem="imagenet", auxiliary=True),
-        "search": Scale(channels=16, cells=8, pool_norm=True),
+        "search": Scale(channels=16, cells=8),
         "small": Scale(channels=8, cells=3),
     }
 
@@ -110,6 +126,66 @@ class Darts(Space[CellPair]):
         """Counted by formula, auxiliary head left out."""
         self.check_scale(scale)
         return cost_cells(architecture, scale)
+
+    # --- supernets and their searches ---
+
+    def skeleton(self, scale: Scale, make_cell: MakeCell, affine: bool = True) -> Network:
+        """Normal and reduction cells, each with two inputs and all its nodes joined."""
+
+        def place(channels: int, reduction: bool) -> nn.Module:
+            return make_cell(REDUCE if reduction else NORMAL, channels, channels)
+
+        return CellNetwork(scale, (NODES, NODES), place, affine)
+
+    def supernet_scale(self, scale: Scale) -> Scale:
+        """With a batch norm after every pool, which final networks do not have: pooling must not win by its scale."""
+        return super().supernet_scale(scale).changed(pool_norm=True)
+
+    def derive(self, weights: Scores) -> CellPair:
+        """The strongest operation other than ``none`` of every edge; a node keeps the two edges where it is largest."""
+        return self.decode({name: self._two_edges_a_node(np.asarray(weights[name])) for name in self.decisions})
+
+    def _two_edges_a_node(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.int8]:
+        """0/1 rows of the kept edges, (14, 8)."""
+        columns = self.strongest_columns(weights)
+        chosen = np.eye(len(NAMES), dtype=np.int8)[columns]
+        strength = np.take_along_axis(weights, columns[:, None], axis=1)[:, 0]
+        for node in CONCAT:
+            rows = [row for row, (_, target) in enumerate(EDGES) if target == node]
+            for row in sorted(rows, key=lambda row: -strength[row])[2:]:
+                chosen[row] = 0
+        return chosen
+
+    @property
+    def choices(self) -> dict[str, Choice]:
+        """One row of operations and one of inputs for each node, chosen independently (as the thesis' NASI does)."""
+        rows: dict[str, Choice] = {}
+        for cell in self.decisions:
+            rows[f"{cell}:operation"] = Choice(NODES, len(NAMES))
+            rows |= {f"{cell}:inputs:{node}": Choice(1, node, operations=False) for node in CONCAT}
+        return rows
+
+    def weights_of(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """An edge's weights are its node's operations where its source was drawn, zero elsewhere."""
+        weights = {}
+        for cell in self.decisions:
+            operations = drawn[f"{cell}:operation"]
+            edges = [drawn[f"{cell}:inputs:{node}"][0, source] * operations[node - 2] for source, node in EDGES]
+            weights[cell] = torch.stack(edges)
+        return weights
+
+    def derive_choices(self, scores: Scores) -> CellPair:
+        """Of each node the two strongest operations and the two strongest inputs, paired in order."""
+        cells = []
+        for cell in self.decisions:
+            nodes = []
+            for node in CONCAT:
+                operations = np.argsort(-scores[f"{cell}:operation"][node - 2, 1:], kind="stable")[:2] + 1
+                inputs = np.argsort(-scores[f"{cell}:inputs:{node}"][0], kind="stable")[:2]
+                pairs = zip(operations, inputs, strict=True)
+                nodes.append(tuple((NAMES[int(o)], int(i)) for o, i in pairs))
+            cells.append(Cell(tuple(nodes), CONCAT))
+        return CellPair(cells[0], cells[1])
 
 
 def _sample_cell(rng: np.random.Generator) -> Cell:

@@ -21,6 +21,7 @@ from archwright.spaces.base import Architecture, Network, Scale
 from archwright.spaces.mbconv_network import BlockGeometry, EndGeometry, MbConvNetwork, StartGeometry
 from archwright.spaces.mbconv_scale import Configuration, MbConvScale
 from archwright.spaces.staged import Part, Rows, StagedSpace
+from archwright.strict import from_plain
 
 _BLOCK_TEXT = re.compile(r"ir_r1_k(\d+)_s(\d+)_e(\d+)_c(\d+)(_se0\.25)?")
 
@@ -136,7 +137,7 @@ class MbConv(StagedSpace[MbConvArchitecture]):
 
     def scale_from(self, values: Mapping[str, Any]) -> MbConvScale:
         """Inverse of ``MbConvScale.to_dict``."""
-        return MbConvScale(**values)
+        return from_plain(MbConvScale, values, "a scale of the space mbconv")
 
     def named_scale(self, name: str, classes: int, image_size: int, image_channels: int) -> Scale:
         """As in ``Space``, except that ``small`` is the preset whose strides suit the images."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from math import ceil, prod
 from typing import Any, Literal, cast, get_args
 
+from archwright.bounds import MOST_CELLS, MOST_CHANNELS, MOST_PIXELS, MOST_WIDTH
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
 
@@ -119,9 +120,10 @@ class MbConvScale(Scale):
         """Refuse what no network can have."""
         if not isinstance(self.image_size, int):
             raise InputError("one number as image_size", f"{self.image_size}", "Crop or resize the images to squares.")
-        for name in ("channels", "first_width", "classes", "image_channels", "stem_stride", "width"):
-            if getattr(self, name) <= 0:
-                raise InputError(f"more than 0 for {name}", str(getattr(self, name)))
+        self.check_bounds()
+        for name, most in (("first_width", MOST_CHANNELS), ("stem_stride", MOST_PIXELS), ("width", MOST_WIDTH)):
+            if not 0 < getattr(self, name) <= most:
+                raise InputError(f"more than 0 and at most {most:g} for {name}", str(getattr(self, name)))
         stages = len(self.stage_widths)
         if stages == 0 or len(self.stage_strides) != stages or len(self.activations) != stages:
             raise InputError(
@@ -129,10 +131,11 @@ class MbConvScale(Scale):
                 f"{stages}, {len(self.stage_strides)} and {len(self.activations)} of them",
             )
         for name in ("stage_widths", "stage_strides", "depths", "expansions", "kernels", "last_widths"):
-            if not getattr(self, name) or min(getattr(self, name)) < 1:
-                raise InputError(f"positive numbers in {name}", f"{getattr(self, name)}")
-        if not self.width_choices or min(self.width_choices) <= 0:
-            raise InputError("positive numbers in width_choices", f"{self.width_choices}")
+            values = getattr(self, name)
+            if not 1 <= len(values) <= MOST_CELLS or not 1 <= min(values) <= max(values) <= MOST_CHANNELS:
+                raise InputError(f"numbers from 1 to {MOST_CHANNELS:,} in {name}", f"{values}")
+        if not self.width_choices or not 0 < min(self.width_choices) <= max(self.width_choices) <= MOST_WIDTH:
+            raise InputError(f"numbers above 0 and at most {MOST_WIDTH:g} in width_choices", f"{self.width_choices}")
         for name in ("depths", "expansions", "kernels", "squeeze_excite", "width_choices"):
             values = list(getattr(self, name))
             if not values or values != sorted(set(values)):

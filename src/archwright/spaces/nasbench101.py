@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from archwright.errors import InputError, unknown_name
 from archwright.spaces.base import Architecture, Network, Scale
 from archwright.spaces.operations import Convolution, Cost, Operation
+from archwright.strict import parse_json
 
 NAMES = ("conv1x1", "conv3x3", "maxpool3x3")
 OPERATIONS_101 = (
@@ -106,8 +107,8 @@ def parse_cell101(text: str) -> Cell101:
     """Inverse of ``str``; malformed text is an :class:`InputError`."""
     expected = 'a cell like {"operations":["conv3x3","maxpool3x3"],"parents":[[0],[0,1],[1,2]]}'
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
+        value = parse_json(text)
+    except ValueError as error:
         raise InputError(expected, f"{text[:80]!r} ({error})") from error
     if not isinstance(value, dict) or set(value) != {"operations", "parents"}:
         raise InputError(expected, repr(value)[:200])

@@ -26,10 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archwright.errors import InputError
-from archwright.spaces.base import Encoding, Network, Scale, Space
+from archwright.spaces.base import Encoding, Network, Scale
+from archwright.spaces.cell_space import CellSpace, MakeCell, VertexCell
 from archwright.spaces.nasbench101 import (
     NAMES,
+    OPERATIONS_101,
+    PROJECTION,
     Cell101,
+    Skeleton101,
     build_network,
     graph_hashes,
     network_cost,
@@ -39,7 +43,7 @@ from archwright.spaces.nasbench101 import (
 from archwright.spaces.operations import Cost
 
 
-class NasBench1Shot1(Space[Cell101]):
+class NasBench1Shot1(CellSpace[Cell101]):
     """What the three spaces share; they differ in :attr:`parents` alone."""
 
     operations = NAMES
@@ -74,9 +78,13 @@ class NasBench1Shot1(Space[Cell101]):
         """
         return {"operation": (self.vertices, len(NAMES)), **{name: (1, v) for name, v in self.links.items()}}
 
-    @cached_property
+    @property
     def links(self) -> dict[str, int]:
         """The decisions that choose parents rather than operations, and the vertex each is about."""
+        return self._links
+
+    @cached_property
+    def _links(self) -> dict[str, int]:
         output = len(self.parents)
         free = [vertex for vertex, count in enumerate(self.parents, 1) if count < vertex]
         return {"output" if vertex == output else f"inputs_{vertex}": vertex for vertex in free}
@@ -153,18 +161,10 @@ class NasBench1Shot1(Space[Cell101]):
             sums = arrays[name].sum(axis=1)
             if not (sums == count).all():
                 raise InputError(f"{count} ones in every row of {name!r}", f"{sums.tolist()}")
-        return self.strongest(arrays)
-
-    def strongest(self, weights: Mapping[str, NDArray[Any]]) -> Cell101:
-        """The architecture of the largest weights (shapes of :attr:`decisions`): how a supernet's search ends.
-
-        The largest operation of each vertex and the largest ``picks`` parents of each row; of equals, the first.
-        """
         parents = [tuple(range(count)) for count in self.parents]
         for name, vertex in self.links.items():
-            order = np.argsort(-np.asarray(weights[name], dtype=float)[0], kind="stable")
-            parents[vertex - 1] = tuple(sorted(int(p) for p in order[: self.picks[name]]))
-        operations = np.asarray(weights["operation"]).argmax(axis=1)
+            parents[vertex - 1] = tuple(int(p) for p in np.flatnonzero(arrays[name][0]))
+        operations = arrays["operation"].argmax(axis=1)
         return Cell101(tuple(int(o) for o in operations), tuple(parents))
 
     def neighbours(self, architecture: Cell101) -> list[Cell101]:
@@ -218,6 +218,17 @@ class NasBench1Shot1(Space[Cell101]):
         """Of the pruned cell in the skeleton."""
         self.check_scale(scale)
         return network_cost(architecture, scale)
+
+    def skeleton(self, scale: Scale, make_cell: MakeCell, affine: bool = True) -> Network:
+        """Cells that give the projected input and all vertices out, side by side; see the module's text."""
+        return Skeleton101(
+            scale, lambda before, channels: make_cell(self.pattern, before, channels), blocks=self.vertices + 1
+        )
+
+    @property
+    def pattern(self) -> VertexCell:
+        """The cell of the supernet."""
+        return VertexCell(OPERATIONS_101, PROJECTION, self.links, self.vertices)
 
 
 class NasBench1Shot1Space1(NasBench1Shot1):

@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from archwright.errors import InputError
-from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
+from archwright.spaces.base import Architecture, Encoding, Network, Scale
+from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell
 from archwright.spaces.operations import OPERATIONS, RELU_CONV_3X3, Cost, norm_params
 
 EDGES: tuple[tuple[int, int], ...] = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 """(source, target) of each edge, in the order of the text form."""
 
+PATTERN = EdgeCell("cell", EDGES)
 NAMES = ("none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3")
 _EDGE_TEXT = re.compile(r"([a-z0-9_]+)~(\d)")
 
@@ -46,7 +48,7 @@ class Cell201(Architecture):
         return int(np.ravel_multi_index(self.operations, (5,) * 6))
 
 
-class NasBench201(Space[Cell201]):
+class NasBench201(CellSpace[Cell201]):
     """The topology space of NAS-Bench-201 (NATS-Bench)."""
 
     name = "nasbench201"
@@ -56,6 +58,8 @@ class NasBench201(Space[Cell201]):
         "search": Scale(channels=16, cells=5),
         "small": Scale(channels=8, cells=1),
     }
+
+    proxy_size = 4
 
     @property
     def size(self) -> int:
@@ -139,7 +143,13 @@ class NasBench201(Space[Cell201]):
     def build(self, architecture: Cell201, scale: Scale) -> Network:
         """The macro skeleton with this cell."""
         self.check_scale(scale)
-        return Skeleton201(scale, lambda channels: StandaloneCell201(architecture, channels, scale.pool_norm))
+        return self.skeleton(
+            scale, lambda _pattern, _before, channels: StandaloneCell201(architecture, channels, scale.pool_norm)
+        )
+
+    def skeleton(self, scale: Scale, make_cell: MakeCell, affine: bool = True) -> Network:
+        """Three stages of one kind of cell; its input is the residual block's output, whose norms are always affine."""
+        return Skeleton201(scale, lambda channels: make_cell(PATTERN, channels, channels))
 
     def cost(self, architecture: Cell201, scale: Scale) -> Cost:
         """Sum over stem, cells, residual blocks and classifier."""

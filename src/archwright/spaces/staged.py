@@ -62,6 +62,14 @@ class StagedSpace(Space[A]):
     def at_scale(self, scale: Scale) -> StagedSpace[A]:
         """The space with the stages of ``scale``."""
 
+    def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
+        """Refused: the architectures say their own widths, so none can be built as a small stand-in."""
+        raise InputError(
+            "a space whose architectures can be built small for training-free scores (nasbench201, darts, ...)",
+            f"the space {self.name!r}, whose architectures say their own widths",
+            "Use the method binas, random or evolution here.",
+        )
+
     @property
     @abstractmethod
     def scale(self) -> Scale:

@@ -19,6 +19,7 @@ cells follows the same policy.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any, Literal
 
@@ -29,14 +30,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from archwright.errors import InputError, unknown_name
-from archwright.spaces import darts, nasbench201
 from archwright.spaces.base import Architecture, Network, Scale, Space
-from archwright.spaces.cells import CellNetwork, CellPair, StandaloneCell
-from archwright.spaces.nasbench1shot1 import NasBench1Shot1
-from archwright.spaces.nasbench101 import Cell101, Skeleton101
-from archwright.spaces.nasbench201 import Cell201, Skeleton201, StandaloneCell201
+from archwright.spaces.cell_space import EdgeCell, VertexCell, as_cell_space
 from archwright.spaces.operations import OPERATIONS
-from archwright.supernets.node_cell import inherit_node_network, make_node_network
+from archwright.supernets.node_cell import NodeCell, inherit_node_network
 from archwright.supernets.parallel import Parallel, ParallelModules, Shared, make_parallel, mixtures, set_statistics
 
 Statistics = Literal["batch", "running"]
@@ -48,24 +45,18 @@ class MixedCell(nn.Module):
     """A cell whose every edge carries every operation, each with a weight.
 
     Args:
-        inputs: number of input nodes (their numbers come first).
-        edges: (source, target) of each edge, in the order of the rows of the weights.
+        pattern: nodes and edges.
         operations: names, in the order of the columns.
         channels: of each node.
-        halved: whether edges that leave an input node halve the image.
-        join: ``last`` returns the last node, ``concat`` joins all nodes that are not inputs.
         partial: each operation sees 1/partial of the channels, the rest passes by, and the channels are shuffled.
     """
 
     def __init__(
         self,
-        inputs: int,
-        edges: Sequence[tuple[int, int]],
+        pattern: EdgeCell,
         operations: Sequence[str],
         channels: int,
         *,
-        halved: bool,
-        join: Literal["last", "concat"],
         affine: bool,
         statistics: Statistics,
         pool_norm: bool,
@@ -74,8 +65,9 @@ class MixedCell(nn.Module):
         super().__init__()
         if channels % partial:
             raise InputError(f"a channel number divisible by {partial} (partial channels)", str(channels))
-        self.inputs, self.edges, self.operations = inputs, tuple(edges), tuple(operations)
-        self.halved, self.join, self.partial = halved, join, partial
+        edges = pattern.edges
+        self.inputs, self.edges, self.operations = pattern.inputs, edges, tuple(operations)
+        self.halved, self.join, self.partial = pattern.reduction, pattern.join, partial
         self.nodes = max(target for _, target in edges) + 1
         self.leaving = [[row for row, (source, _) in enumerate(edges) if source == node] for node in range(self.nodes)]
         self.parallel = nn.ModuleDict()
@@ -181,7 +173,7 @@ def shuffle_channels(x: Tensor, groups: int) -> Tensor:
 class Picked(nn.Module):
     """A mixed cell that picks its own decision out of the supernet's weights."""
 
-    def __init__(self, decision: str, cell: nn.Module, pool_after: bool = False) -> None:
+    def __init__(self, decision: str, cell: MixedCell, pool_after: bool = False) -> None:
         super().__init__()
         self.decision, self.cell, self.pool_after = decision, cell, pool_after
 
@@ -196,7 +188,7 @@ class CellSupernet(nn.Module):
     """All architectures of a cell space in one network.
 
     Args:
-        space: ``nasbench201``, ``darts`` or one of ``nasbench1shot1-1`` to ``-3``.
+        space: a cell space (:class:`archwright.spaces.cell_space.CellSpace`), such as ``nasbench201`` or ``darts``.
         scale: as for a stand-alone network; ``auxiliary`` is ignored.
         downsample: ``strided`` halves the image inside reduction cells, ``pooled`` by a max-pool after them (NASI).
         operations: names of the operations to keep on the edges; the others' columns never run.
@@ -217,17 +209,17 @@ class CellSupernet(nn.Module):
         statistics: Statistics = "batch",
     ) -> None:
         super().__init__()
+        self.space = as_cell_space(space)
         space.check_scale(scale)
-        self.space, self.scale = space, scale.changed(auxiliary=False)
-        self.downsample, self.affine, self.partial = downsample, affine, partial
+        self.scale = scale.changed(auxiliary=False)
+        self.downsample, self.affine, self.partial, self.statistics = downsample, affine, partial, statistics
         kept = space.operations if operations is None else tuple(operations)
         for name in kept:
             if name not in space.operations:
                 raise unknown_name("operation", name, space.operations)
         self.kept = np.array([name in kept for name in space.operations])
-        self.links = set(space.links) if isinstance(space, NasBench1Shot1) else set()
-        options = {"affine": affine, "statistics": statistics, "pool_norm": scale.pool_norm, "partial": partial}
-        self.network = make_network(space, self.scale, downsample, options)
+        self.links = set(self.space.links)
+        self.network = self.space.skeleton(self.scale, self._make_cell, affine)
         set_statistics(self.network, statistics)
 
     def forward(self, x: Tensor, weights: Weights, active: Active | None = None) -> Tensor:
@@ -248,13 +240,24 @@ class CellSupernet(nn.Module):
         encoding = self.space.encode(architecture)
         return {name: torch.from_numpy(array).float().to(device) for name, array in encoding.items()}
 
+    def identity(self) -> dict[str, Any]:
+        """What a file of weights must agree in: space, scale and options."""
+        return {
+            "space": self.space.name,
+            "scale": self.scale.to_dict(),
+            "downsample": self.downsample,
+            "operations": [name for name, kept in zip(self.space.operations, self.kept, strict=True) if kept],
+            "affine": self.affine,
+            "partial": self.partial,
+            "statistics": self.statistics,
+        }
+
     def inherit(self, architecture: Architecture) -> Network:
         """The stand-alone network of ``architecture`` with this supernet's weights and statistics, copied.
 
         For ``nasbench1shot1`` it is the wide form of :mod:`archwright.supernets.node_cell`, not ``space.build``.
         """
-        if isinstance(architecture, Cell101):
-            assert isinstance(self.network, Skeleton101)
+        if any(isinstance(module, NodeCell) for module in self.network.modules()):
             return inherit_node_network(self.network, architecture, self.scale)
         if self.downsample == "pooled":
             raise InputError(
@@ -269,18 +272,15 @@ class CellSupernet(nn.Module):
                 "Stand-alone networks have no partial channels; build the supernet with partial=1.",
             )
         network = self.space.build(architecture, self.scale)
-        state = {name: value for name, value in self.network.state_dict().items() if ".cell." not in name}
-        if isinstance(architecture, Cell201):
-            assert isinstance(network, Skeleton201)
-            for index, cell in enumerate(self._mixed()):
-                stage, number = divmod(index, self.scale.cells)
-                state |= _export_cell201(cell, architecture, f"stages.{stage}.{number}.")
-        else:
-            assert isinstance(architecture, CellPair)
-            assert isinstance(network, CellNetwork)
-            for index, (cell, (target, _)) in enumerate(zip(self._mixed(), network.cells(), strict=True)):
-                assert isinstance(target, StandaloneCell)
-                state |= _export_cell(cell, target, f"stack.{index}.inner.")
+        mixed = {name: m for name, m in self.network.named_modules() if isinstance(m, Picked)}
+        inside = tuple(f"{name}." for name in mixed)
+        state = {key: value for key, value in self.network.state_dict().items() if not key.startswith(inside)}
+        kept = self.space.kept(architecture)
+        for place, picked in mixed.items():
+            for position, (row, operation) in enumerate(kept[picked.decision]):
+                if operation != "none":
+                    exported = picked.cell.export(row, operation)
+                    state |= {f"{place}.edges.{position}.{key}": value for key, value in exported.items()}
         missing, unexpected = network.load_state_dict({k: v.clone() for k, v in state.items()}, strict=False)
         norms = {name for name, module in network.named_modules() if isinstance(module, nn.BatchNorm2d)}
         wrong = [key for key in missing if key.rpartition(".")[0] not in norms] + list(unexpected)
@@ -288,51 +288,25 @@ class CellSupernet(nn.Module):
             raise RuntimeError(f"the supernet does not cover {wrong}")
         return network
 
-    def _mixed(self) -> list[MixedCell]:
-        return [module for module in self.network.modules() if isinstance(module, MixedCell)]
+    def _make_cell(self, pattern: EdgeCell | VertexCell, in_channels: int, channels: int) -> nn.Module:
+        """The mixed cell of a pattern."""
+        shared: dict[str, Any] = {"affine": self.affine, "pool_norm": self.scale.pool_norm}
+        if isinstance(pattern, VertexCell):
+            if self.partial != 1:
+                raise InputError(
+                    f"all channels (partial=1) in the supernet of {self.space.name}", f"partial={self.partial}"
+                )
+            return NodeCell(pattern, in_channels, channels, **shared)
+        pooled = pattern.reduction and self.downsample == "pooled"
+        cell = MixedCell(
+            replace(pattern, reduction=False) if pooled else pattern,
+            self.space.operations,
+            channels,
+            statistics=self.statistics,
+            partial=self.partial,
+            **shared,
+        )
+        return Picked(pattern.decision, cell, pool_after=pooled)
 
 
-def make_network(space: Space[Any], scale: Scale, downsample: str, options: dict[str, Any]) -> Network:
-    """The space's own skeleton filled with mixed cells."""
-    if isinstance(space, nasbench201.NasBench201):
-
-        def make_cell201(channels: int) -> nn.Module:
-            cell = MixedCell(1, nasbench201.EDGES, space.operations, channels, halved=False, join="last", **options)
-            return Picked("cell", cell)
-
-        return Skeleton201(scale, make_cell201)
-    if isinstance(space, darts.Darts):
-        pooled = downsample == "pooled"
-
-        def make_cell(channels: int, reduction: bool) -> nn.Module:
-            halved = reduction and not pooled
-            cell = MixedCell(2, darts.EDGES, space.operations, channels, halved=halved, join="concat", **options)
-            return Picked("reduce" if reduction else "normal", cell, pool_after=reduction and pooled)
-
-        return CellNetwork(scale, (darts.NODES, darts.NODES), make_cell)
-    if isinstance(space, NasBench1Shot1):
-        return make_node_network(space, scale, options)
-    raise InputError(
-        "a space with a cell supernet (nasbench201, darts, nasbench1shot1-1 to -3)", f"the space {space.name!r}"
-    )
-
-
-def _export_cell201(cell: MixedCell, architecture: Cell201, prefix: str) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {}
-    for row, index in enumerate(architecture.operations):
-        name = nasbench201.NAMES[index]
-        if name != "none":
-            state |= {f"{prefix}edges.{row}.{key}": value for key, value in cell.export(row, name).items()}
-    return state
-
-
-def _export_cell(cell: MixedCell, target: StandaloneCell, prefix: str) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {}
-    edges = [(op, source, node) for node, edges in enumerate(target.cell.nodes, 2) for op, source in edges]
-    for position, (operation, source, node) in enumerate(edges):
-        exported = cell.export(cell.edges.index((source, node)), operation)
-        state |= {f"{prefix}edges.{position}.{key}": value for key, value in exported.items()}
-    return state
-
-
-__all__ = ["Active", "CellSupernet", "MixedCell", "StandaloneCell201", "Statistics", "Weights"]
+__all__ = ["Active", "CellSupernet", "MixedCell", "Statistics", "Weights"]

@@ -258,6 +258,10 @@ class ElasticSupernet(nn.Module):
             images = images[rows]
         return torch.cat([*finished, x]), np.concatenate([*owners, images])
 
+    def identity(self) -> dict[str, Any]:
+        """What a file of weights must agree in: space and scale."""
+        return {"space": self.space.name, "scale": self.space.scale.to_dict()}
+
     def spread_heaviest(self) -> None:
         """After training the heaviest path alone: let the other configurations start from it, not from scratch."""
         for module in self.modules():

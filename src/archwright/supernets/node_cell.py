@@ -16,16 +16,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 from operator import add
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from archwright.errors import InputError
-from archwright.spaces.base import Scale
-from archwright.spaces.nasbench1shot1 import NasBench1Shot1
+from archwright.spaces.base import Architecture, Network, Scale
+from archwright.spaces.cell_space import VertexCell
 from archwright.spaces.nasbench101 import OPERATIONS_101, PROJECTION, Cell101, Skeleton101
 
 Masks = Mapping[str, NDArray[np.bool_]]
@@ -34,18 +32,16 @@ Masks = Mapping[str, NDArray[np.bool_]]
 class NodeCell(nn.Module):
     """A cell with every operation on every vertex, (B, in_channels, H, W) to (B, (vertices + 1) * channels, H, W)."""
 
-    def __init__(
-        self, space: NasBench1Shot1, in_channels: int, channels: int, *, affine: bool, pool_norm: bool
-    ) -> None:
+    def __init__(self, pattern: VertexCell, in_channels: int, channels: int, *, affine: bool, pool_norm: bool) -> None:
         super().__init__()
-        self.vertices, self.channels = space.vertices, channels
-        self.decision = {vertex: name for name, vertex in space.links.items()}
+        self.vertices, self.channels = pattern.vertices, channels
+        self.decision = {vertex: name for name, vertex in pattern.links.items()}
         self.projections = nn.ModuleDict(
-            {str(v): PROJECTION.build(in_channels, channels, 1, affine) for v in range(1, self.vertices + 2)}
+            {str(v): pattern.projection.build(in_channels, channels, 1, affine) for v in range(1, self.vertices + 2)}
         )
         self.operations = nn.ModuleDict(
             {
-                str(v): nn.ModuleList(op.build(channels, channels, 1, affine, pool_norm) for op in OPERATIONS_101)
+                str(v): nn.ModuleList(op.build(channels, channels, 1, affine, pool_norm) for op in pattern.operations)
                 for v in range(1, self.vertices + 1)
             }
         )
@@ -122,20 +118,9 @@ class WideCell(nn.Module):
         raise AssertionError("a cell ends with its output")
 
 
-def make_node_network(space: NasBench1Shot1, scale: Scale, options: Mapping[str, Any]) -> Skeleton101:
-    """The skeleton of NAS-Bench-101 filled with mixed cells; ``options`` are those of the cell supernet."""
-    if options["partial"] != 1:
-        raise InputError(f"all channels (partial=1) in the supernet of {space.name}", f"partial={options['partial']}")
-    shared = {"affine": options["affine"], "pool_norm": options["pool_norm"]}
-
-    def make_cell(before: int, channels: int) -> nn.Module:
-        return NodeCell(space, before, channels, **shared)
-
-    return Skeleton101(scale, make_cell, blocks=space.vertices + 1)
-
-
-def inherit_node_network(supernet: Skeleton101, architecture: Cell101, scale: Scale) -> Skeleton101:
+def inherit_node_network(supernet: Network, architecture: Architecture, scale: Scale) -> Network:
     """The wide form of ``architecture`` with the weights and statistics of ``supernet``, copied."""
+    assert isinstance(architecture, Cell101)
     chosen = architecture.parents[-1]
     whole = architecture.pruned()
     network = Skeleton101(

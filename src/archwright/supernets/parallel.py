@@ -59,7 +59,7 @@ class ParallelNorm(nn.Module):
     def __init__(self, edges: int, channels: int, affine: bool, statistics: str) -> None:
         super().__init__()
         size = edges * channels
-        self.channels = channels
+        self.channels, self.num_features, self.momentum = channels, size, 0.1
         self.weight = nn.Parameter(torch.ones(size)) if affine else None
         self.bias = nn.Parameter(torch.zeros(size)) if affine else None
         track = statistics == "running"
@@ -76,7 +76,8 @@ class ParallelNorm(nn.Module):
             bias = None if bias is None else bias * wide
         mean = None if self.running_mean is None else rows_of(self.running_mean, run, self.channels)
         variance = None if self.running_var is None else rows_of(self.running_var, run, self.channels)
-        return F.batch_norm(x, mean, variance, weight, bias, training=self.training or mean is None)
+        training = self.training or mean is None
+        return F.batch_norm(x, mean, variance, weight, bias, training, self.momentum)
 
 
 class ParallelLayers(nn.Module):

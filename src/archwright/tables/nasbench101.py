@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from archwright.data.arrays import BAD_ARCHIVE, check_claims
 from archwright.errors import InputError, unknown_name
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.nasbench1shot1 import SPACES, NasBench1Shot1
@@ -43,12 +44,13 @@ class NasBench101Table(Benchmark):
 
     def __init__(self, path: Path) -> None:
         try:
+            check_claims(path)
             with np.load(path) as archive:
                 columns = ("vertices", "adj_bits", "ops", "test_acc_108", "params")
                 self._archive: dict[str, NDArray[Any]] = {name: archive[name] for name in columns}
-        except (OSError, ValueError, KeyError) as error:
+        except BAD_ARCHIVE as error:
             raise InputError("the compact NAS-Bench-101 archive", f"{path} ({error})") from error
-        rows = {len(column) for column in self._archive.values()}
+        rows = {column.shape[:1] for column in self._archive.values()}
         if len(rows) != 1 or self._archive["ops"].shape[1:] != (5,):
             raise InputError("columns of one length and five operations a row", f"lengths {sorted(rows)} in {path}")
 

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from archwright.data.arrays import BAD_ARCHIVE, check_claims
 from archwright.errors import InputError, missing_extra, unknown_name
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.nasbench201 import NAMES, NASBENCH201, Cell201
@@ -52,11 +53,12 @@ class CompactTable(NasBench201Table):
 
     def __init__(self, path: Path) -> None:
         try:
+            check_claims(path)
             self._archive = np.load(path)
-            operations = self._archive["ops"].astype(np.int64)
-        except (OSError, ValueError, KeyError) as error:
+            operations, names = self._archive["ops"].astype(np.int64), tuple(self._archive["op_names"].tolist())
+        except BAD_ARCHIVE as error:
             raise InputError("the compact NAS-Bench-201 archive", f"{path} ({error})") from error
-        if operations.shape != (15_625, 6) or tuple(self._archive["op_names"].tolist()) != NAMES:
+        if operations.shape != (15_625, 6) or names != NAMES or operations.min() < 0 or operations.max() >= len(NAMES):
             raise InputError("15,625 rows of six operations", f"{operations.shape} in {path}")
         self.row_of = np.empty(15_625, dtype=np.int64)
         """Row of the archive (the benchmark's official index) of each cell in lexicographic order."""
@@ -68,7 +70,13 @@ class CompactTable(NasBench201Table):
         if name not in self._columns:
             if name not in self._archive.files:
                 raise unknown_name("column of the archive", name, self._archive.files)
-            self._columns[name] = self._archive[name][self.row_of]
+            try:
+                values = self._archive[name]
+            except BAD_ARCHIVE as error:
+                raise InputError(f"a readable column {name!r}", str(error)) from error
+            if values.shape[:1] != self.row_of.shape:
+                raise InputError(f"15,625 rows in the column {name!r}", f"the shape {values.shape}")
+            self._columns[name] = values[self.row_of]
         return self._columns[name]
 
     def accuracies(self, dataset: str, epochs: int, split: Split) -> NDArray[np.float64]:

@@ -18,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from archwright.spaces.base import Space
-from archwright.spaces.derivation import operation_decisions, strongest_columns
+from archwright.spaces.cell_space import CellSpace
 from archwright.training import Position
 from archwright.training.bilevel import Problem, WeightCopy, norm, sums
 
@@ -63,7 +62,7 @@ def equilibrium(
         }
 
 
-def cell_state(space: Space[Any], weights: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
+def cell_state(space: CellSpace[Any], weights: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
     """For each decision, from its softmax weights (rows, choices): mean entropy of a row in nats, and the skip share.
 
     The skip share is the part of the rows whose strongest operation other than ``none`` is a skip connection;
@@ -74,8 +73,8 @@ def cell_state(space: Space[Any], weights: Mapping[str, Tensor]) -> dict[str, di
     for name, tensor in weights.items():
         array = tensor.detach().double().cpu().numpy()
         state = {"entropy": float(-(array * np.log(np.maximum(array, 1e-300))).sum(axis=1).mean())}
-        if skip is not None and name in operation_decisions(space):
-            state["skip_share"] = float((strongest_columns(space, array) == skip).mean())
+        if skip is not None and name in space.operation_decisions:
+            state["skip_share"] = float((space.strongest_columns(array) == skip).mean())
             state["skip_weight"] = float(array[:, skip].mean())
         found[name] = state
     return found

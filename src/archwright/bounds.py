@@ -1,0 +1,24 @@
+"""The largest numbers that make sense, so that a slip of the keyboard is an error and not a full memory.
+
+They are far above anything useful on one machine. Command line, configuration, methods' options and saved files share
+them.
+"""
+
+from __future__ import annotations
+
+MOST_SEED = 2**32 - 1
+"""What every random generator behind a search takes."""
+MOST_THREADS = 1024
+MOST_WORKERS = 4096
+MOST_PIXELS = 4096
+"""Side of an image."""
+MOST_CHANNELS = 16_384
+MOST_WIDTH = 64.0
+"""Multiple of all widths of a network."""
+MOST_CELLS = 1_000
+MOST_CLASSES = 1_000_000
+MOST_BATCH = 1_000_000
+MOST_COUNT = 1_000_000_000
+"""Anything else that is counted: epochs, evaluations, samples, rows."""
+MOST_NUMBER = 1e15
+"""Size of anything that is measured."""

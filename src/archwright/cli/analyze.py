@@ -1,0 +1,79 @@
+"""``archwright analyze CELL``: what a cell is like and why it was chosen, as a table, JSON and one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("analyze")
+@click.argument("cell")
+@click.option("--compare", multiple=True, help="A further cell beside it; repeatable.")
+@click.option("--data", default="digits", show_default=True, help="Images of the scores and of the training.")
+@click.option("--image-size", type=click.IntRange(4, 512), help="Side images are resized to.")
+@click.option("--epochs", type=click.IntRange(0, 1000), default=4, show_default=True, help="Of training; 0: none.")
+@click.option("--images", type=click.IntRange(80, 10_000_000), default=1000, show_default=True, help="Trained on.")
+@click.option("--lr", type=click.FloatRange(0, 10, min_open=True), default=0.025, show_default=True)
+@click.option("--channels", type=click.IntRange(4, 256), default=8, show_default=True, help="Of the small network.")
+@click.option("--cells", type=click.IntRange(3, 100), default=5, show_default=True, help="Of the small network.")
+@click.option("--grid", type=click.IntRange(2, 201), default=15, show_default=True, help="Points a side: landscape.")
+@click.option("--variance-grid", type=click.IntRange(2, 51), default=5, show_default=True, help="Gradient variance.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="The page; CELL.html here if not given.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
+def analyze_command(
+    cell: str,
+    compare: tuple[str, ...],
+    data: str,
+    image_size: int | None,
+    epochs: int,
+    images: int,
+    lr: float,
+    channels: int,
+    cells: int,
+    grid: int,
+    variance_grid: int,
+    seed: int,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Why CELL? Width, depth, place in its space, scores, convergence, loss landscape, gradient variance.
+
+    CELL is a published cell (darts-v2, enas, ...), a genotype, or a run whose best is taken.
+
+    Example: archwright analyze DARTS_V2 --compare enas --epochs 8
+    """
+    from archwright.analysis.named import find_cell
+    from archwright.analysis.page import AnalysisOptions, analyse, rows_of, write_page
+    from archwright.data.request import DataRequest
+    from archwright.errors import InputError
+    from archwright.runs.progress import TerminalProgress
+
+    chosen = [find_cell(text) for text in (cell, *compare)]
+    labels = [one.label for one in chosen]
+    if len(set(labels)) < len(labels):
+        raise InputError("different cells", f"{', '.join(labels)}", "Give each cell once.")
+    path = out or Path(f"{'-'.join(labels)}.html")
+    if path.is_dir():
+        raise InputError("a file to write the page to", f"the folder {path}", "Give --out FILE.html.")
+    options = AnalysisOptions(
+        DataRequest(data, seed, image_size), epochs, channels, cells, images, lr, grid, variance_grid, seed
+    )
+    found = analyse(chosen, options, TerminalProgress())
+    write_page(chosen, found, options, path)
+    if as_json:
+        from archwright.cli.view import print_json
+
+        print_json({"cells": found, "page": str(path)})
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("", *map(escape, labels))
+    for head, values in rows_of(found).items():
+        table.add_row(head, *values)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table)
+    console.print(f"Page: {path}", markup=False)

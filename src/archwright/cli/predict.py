@@ -1,0 +1,66 @@
+"""``archwright predict``: classify image files and folders with a saved model, for people, scripts or a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from archwright.cli.values import COUNT
+
+if TYPE_CHECKING:
+    from archwright.models import Prediction
+
+
+@click.command("predict", epilog="Example: archwright predict runs/NAME photos/ --csv answers.csv")
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--top", type=COUNT, default=3, show_default=True, help="Classes to show.")
+@click.option("--csv", "table", type=click.Path(path_type=Path), help="Write classes and probabilities to this file.")
+@click.option("--skip-bad", is_flag=True, help="Leave out unreadable images instead of stopping.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def predict_command(
+    model: Path, images: tuple[Path, ...], top: int, table: Path | None, skip_bad: bool, as_json: bool
+) -> None:
+    """Classify IMAGES (files, or folders of them) with MODEL (a .safetensors or .onnx file, or a run folder)."""
+    from archwright.cli.view import print_json, show_predictions
+    from archwright.data.folder import image_files
+    from archwright.errors import InputError
+    from archwright.models import load_classifier
+    from archwright.runs.files import check_writable, write_atomic
+    from archwright.terminal import say
+
+    if table is not None:
+        check_writable(table)
+    paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
+    found: list[Prediction] = []
+    for one in load_classifier(model).predictions(paths, top=top):
+        if not isinstance(one, InputError):
+            found.append(one)
+        elif skip_bad:
+            say(f"Left out: {one.got}", stderr=True)
+        else:
+            raise one
+    if table is not None:
+        write_atomic(table, _as_csv(found).encode("utf-8", "backslashreplace"))
+    if as_json:
+        rows = [{"image": p.image, "class": p.label, "probability": p.probability, "top": p.top} for p in found]
+        print_json({"model": str(model), "predictions": rows})
+    elif table is None:
+        show_predictions(found)
+    else:
+        say(f"{table}: {len(found)} images")
+
+
+def _as_csv(predictions: list[Prediction]) -> str:
+    """One row an image: its path, the class, its probability, then the further classes in pairs."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    most = max((len(one.top) for one in predictions), default=1)
+    writer.writerow(["image", *(f"{name}_{rank}" for rank in range(1, most + 1) for name in ("class", "probability"))])
+    for one in predictions:
+        writer.writerow([one.image, *(f"{v:.6f}" if isinstance(v, float) else v for pair in one.top for v in pair)])
+    return text.getvalue()

@@ -1,0 +1,52 @@
+"""What a file or an argument claims to be: JSON, and dataclasses out of it with every field of its declared type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Mapping
+from dataclasses import fields
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from archwright.errors import InputError
+
+T = TypeVar("T", bound=Hashable)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """What ``text`` says; anything but JSON (also endless nesting, or bytes that are no text) is a ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def from_plain(kind: type[T], values: Mapping[str, Any], what: str) -> T:
+    """The dataclass ``kind`` with the fields ``values`` (plain JSON); all that is wrong is said at once.
+
+    No type gives way to another: ``"3"`` is no number and ``1.5`` is no whole one; lists are read as tuples.
+
+    Example:
+        >>> from archwright.spaces.base import Scale
+        >>> from_plain(Scale, Scale(16, 5).to_dict(), "a scale").cells
+        5
+    """
+    if not isinstance(values, Mapping):
+        raise InputError(f"the fields of {what}", f"{type(values).__name__}")
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    problems = [f"no {name}" for name in sorted(known - set(values))]
+    problems += [f"an unknown {name!r}" for name in sorted(map(str, set(values) - known))]
+    if not problems:
+        try:
+            made: T = _adapter(kind).validate_json(json.dumps(dict(values)), strict=True)
+            return made
+        except ValidationError as error:
+            problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+    raise InputError(f"the fields of {what}", "; ".join(problems[:5]))
+
+
+@lru_cache(maxsize=32)
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

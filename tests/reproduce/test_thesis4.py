@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from archwright.reproduce import thesis4, thesis7_topology
+from archwright.reproduce.base import Settings
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch) -> Settings:
+    sizes = {"CHANNELS": 4, "CELLS": 3, "IMAGE_SIZE": 8, "IMAGES": 160, "EPOCHS": 1, "GRID": 3, "VARIANCE_GRID": 2}
+    for name, value in sizes.items():
+        monkeypatch.setattr(thesis4, name, value)
+    return Settings(tmp_path / "figure", seeds=1, data="digits")
+
+
+def test_table_4_2_has_the_base_cells_of_the_paper(small) -> None:
+    outcome = thesis4.table_4_2(small)
+    rows = {row.label: row for row in outcome.rows}
+    for row in rows.values():
+        if row.paper is not None:
+            assert row.ours == row.paper
+    assert sum(row.paper is not None for row in rows.values()) == 8
+    assert sum(" C13 " in label for label in rows) == 8
+    assert any("3.35 M" in note for note in outcome.notes)
+
+
+def test_the_family_goes_from_wide_to_narrow() -> None:
+    family = thesis4.darts_family()
+    widths = [float(one.label.split("(")[1].split("c")[0]) for one in family]
+    assert widths[0] == 3.5
+    assert widths[1:] == sorted(widths[1:], reverse=True)
+
+
+def test_figures_share_their_trainings(small, tmp_path, monkeypatch) -> None:
+    outcome = thesis4.figure_4_6(small)
+    labels = [row.label for row in outcome.rows]
+    assert sum(label.startswith("sharpness") for label in labels) == 4
+    outcome.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").exists()
+    monkeypatch.setattr(thesis4, "study_cell", lambda *_: pytest.fail("trained again"))
+    again = thesis4.figure_4_7(small)
+    assert all(row.ours > 0 for row in again.rows)
+
+
+def test_a_diverging_training_is_a_result(small) -> None:
+    found = thesis4.over_seeds(small, thesis4.darts_family()[:1], lr=1e6, default_seeds=1)
+    (run,) = next(iter(found.values()))
+    assert len(run["loss"]) == 1
+    assert np.isfinite(run["area"])
+
+
+def test_table_7_2_orders_wide_and_deep(small, monkeypatch) -> None:
+    for name, value in {"CHANNELS": 4, "CELLS": 3, "IMAGE_SIZE": 8, "BATCH": 8}.items():
+        monkeypatch.setattr(thesis7_topology, name, value)
+    rows = {row.label: row for row in thesis7_topology.table_7_2(small).rows}
+    for name, (width, depth, _, _) in thesis7_topology.TABLE_7_2.items():
+        assert (rows[f"{name} width"].ours, rows[f"{name} depth"].ours) == (width, depth)
+    assert rows["DEEP trace"].ours > 0
