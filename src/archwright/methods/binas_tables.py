@@ -39,9 +39,14 @@ class Tables:
         o = self.options
         return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats)
 
+    @cached_property
+    def counted(self) -> StagedCosts:
+        """What is known without measuring."""
+        return counted_costs(self.space)
+
     def check(self) -> None:
         """Refuse limits that no network meets, among those whose costs are known already."""
-        costs = counted_costs(self.space)
+        costs = self.counted
         if self.context.run.header and self.context.run.stage_result("table") is not None:
             costs |= self.latency.costs(self.space)
         elif self.options.latency_table is not None:
@@ -119,7 +124,7 @@ class Tables:
     @property
     def costs(self) -> StagedCosts:
         """All resources that limits may be on."""
-        return counted_costs(self.space) | self.latency.costs(self.space)
+        return self.counted | self.latency.costs(self.space)
 
     @property
     def limit_sets(self) -> list[dict[str, float]]:
