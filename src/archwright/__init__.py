@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from archwright.models import Model, load_model
-    from archwright.search.engine import SearchResult, resume, search
+    from archwright.search.answer import Answer
+    from archwright.search.engine import resume, search
 
 __version__ = "0.1.0"
 
 _LAZY = {
     "search": "archwright.search.engine",
     "resume": "archwright.search.engine",
-    "SearchResult": "archwright.search.engine",
+    "Answer": "archwright.search.answer",
     "Model": "archwright.models",
     "load_model": "archwright.models",
 }
-__all__ = ["Model", "SearchResult", "__version__", "load_model", "resume", "search"]
+__all__ = ["Answer", "Model", "__version__", "load_model", "resume", "search"]
 
 
 def __getattr__(name: str) -> Any:

@@ -320,10 +320,9 @@ def _answer(name: str, folder: Path, progress: _KillAt, settings: dict[str, Any]
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
         torch.set_rng_state(states[2])
-    again = resume(folder).answer
-    assert again == result.answer, f"{name}: resuming a finished run returns its answer"
-    stored = json.loads(json.dumps(result.answer))
-    assert stored == result.answer, f"{name}: the answer is plain JSON"
+    assert resume(folder) == result, f"{name}: resuming a finished run returns its answer"
+    stored = json.loads(json.dumps(result.to_json(), allow_nan=False))
+    assert stored == result.to_json(), f"{name}: the answer is plain, strict JSON"
     weights = folder / "artifacts" / "best.safetensors"
     digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.exists() else None
     return {key: value for key, value in stored.items() if key not in ("seconds", "run")} | {"weights": digest}

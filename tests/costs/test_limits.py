@@ -79,8 +79,6 @@ def test_limits_on_what_is_not_counted_yet_are_not_judged() -> None:
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"params": float("nan")}, "a number as limit of params"),
-        ({"macs": float("inf")}, "a number as limit of macs"),
         ({"parms": 3.0}, "Did you mean 'params'"),
         ({"memory_bytes": 1e6}, "which does not count it"),
         ({"latency_ms": 3.0}, "a device with known latencies"),
@@ -89,6 +87,12 @@ def test_limits_on_what_is_not_counted_yet_are_not_judged() -> None:
 def test_limits_that_mean_nothing_here_are_refused(limits: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
         check(data="digits", limits=limits)
+
+
+@pytest.mark.parametrize("limit", [float("nan"), float("inf")])
+def test_limits_that_are_no_numbers_are_refused(limit: float) -> None:
+    with pytest.raises(InputError, match="a number as limit of macs"):
+        Reachable({}, "exact").check([{"params": 1.0}, {"macs": limit}])
 
 
 def test_a_limit_is_met_up_to_and_including_it() -> None:

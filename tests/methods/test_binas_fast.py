@@ -18,7 +18,7 @@ from archwright.methods.binas_latency import Clock, Timed
 from archwright.methods.binas_trunk import Trained, pays
 from archwright.models import load_classifier, load_model
 from archwright.runs.run import ItemLog, Run
-from archwright.search.engine import SearchResult
+from archwright.search.answer import Answer
 from binas_plans import PLAN, planned_run, space_of, table_of
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
@@ -34,25 +34,25 @@ def plan_run(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def finished(plan_run: str, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+def finished(plan_run: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
     folder = tmp_path_factory.mktemp("runs") / "first"
     return aw.search("binas", run=folder, data=GREY, limits={"latency_ms": LIMITS}, plan_from=plan_run)
 
 
-def test_every_limit_gets_a_model_within_it_and_a_looser_one_is_never_worse(finished: SearchResult) -> None:
-    models = finished.answer["models"]
-    assert [one["limits"]["latency_ms"] for one in models] == LIMITS
+def test_every_limit_gets_a_model_within_it_and_a_looser_one_is_never_worse(finished: Answer) -> None:
+    models = finished.models
+    assert [one.limits for one in models] == [{"latency_ms": limit} for limit in LIMITS]
     for one, limit in zip(models, LIMITS, strict=True):
-        architecture = SPACE.parse(one["architecture"])
+        architecture = SPACE.parse(one.architecture)
         assert float(TABLE.predict(SPACE, [architecture])[0]) <= limit
         cost = SPACE.cost(architecture, SPACE.scale)
-        assert (one["params"], one["macs"]) == (cost.params, cost.macs)
-        assert str(load_model(finished.folder / one["model"]).architecture) == one["architecture"]
-    assert models[1]["validation_accuracy"] >= models[0]["validation_accuracy"]
-    assert str(finished.model().architecture) == finished.best["architecture"]
+        assert (one.params, one.macs) == (cost.params, cost.macs)
+        assert str(one.load().architecture) == one.architecture
+    assert models[1].validation_accuracy >= models[0].validation_accuracy
+    assert str(load_model(finished.folder).architecture) == finished.best.architecture
 
 
-def test_trainings_have_the_steps_of_the_plan(finished: SearchResult) -> None:
+def test_trainings_have_the_steps_of_the_plan(finished: Answer) -> None:
     trained = ItemLog(finished.folder / "items" / "trained.jsonl").done
     short = [one for name, one in trained.items() if name.startswith("candidate")]
     assert 2 <= len(short) <= 4
@@ -64,31 +64,31 @@ def test_trainings_have_the_steps_of_the_plan(finished: SearchResult) -> None:
     assert new["steps"] - base["steps"] == max(1, round(30 / (base["costs"]["step_ms"] + 1)))
 
 
-def test_simple_things_are_beside_it_on_the_same_images(finished: SearchResult) -> None:
-    beside = finished.answer["beside"]
+def test_simple_things_are_beside_it_on_the_same_images(finished: Answer) -> None:
+    beside = finished.beside
     assert set(beside) == {"chance", "logistic regression", "support vector machine", "plain network"}
-    assert beside["plain network"]["steps"] == PLAN.plain_steps == 3
-    on = finished.best["accuracy_on"]
-    assert all(one["accuracy_on"] == on for one in beside.values())
-    assert "Warning" in finished.answer["verdict"]  # noise cannot be learnt
+    assert beside["plain network"].model_extra["steps"] == PLAN.plain_steps == 3
+    on = finished.best.accuracy_on
+    assert all(one.accuracy_on == on for one in beside.values())
+    assert "Warning" in finished.details["verdict"]  # noise cannot be learnt
 
 
-def test_the_onnx_files_agree_with_the_models(finished: SearchResult) -> None:
+def test_the_onnx_files_agree_with_the_models(finished: Answer) -> None:
     pytest.importorskip("onnxruntime")
     images = torch.randn(3, 1, 8, 8)
-    one = finished.answer["models"][0]
-    exported, network = (load_classifier(finished.folder / one[key]) for key in ("onnx", "model"))
+    one = finished.models[0]
+    exported, network = (load_classifier(finished.folder / path) for path in (one.onnx, one.model))
     assert torch.allclose(exported.probabilities(images), network.probabilities(images), atol=1e-5)
 
 
-def test_a_repeated_plan_gives_the_same_answer(finished: SearchResult, tmp_path: Path) -> None:
+def test_a_repeated_plan_gives_the_same_answer(finished: Answer, tmp_path: Path) -> None:
     settings: dict[str, Any] = {"data": GREY, "limits": {"latency_ms": LIMITS}}
     again = aw.search("binas", run=tmp_path / "run", plan_from=str(finished.folder), **settings)
-    assert again.answer["models"] == finished.answer["models"]
-    assert again.answer["beside"] == finished.answer["beside"]
+    assert again.models == finished.models
+    assert again.beside == finished.beside
 
 
-def test_a_further_limit_trains_only_for_itself(finished: SearchResult, tmp_path: Path) -> None:
+def test_a_further_limit_trains_only_for_itself(finished: Answer, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
     before = ItemLog(folder / "items" / "answers.jsonl").done
@@ -96,18 +96,18 @@ def test_a_further_limit_trains_only_for_itself(finished: SearchResult, tmp_path
     with pytest.raises(InfeasibleError, match="Reachable"):
         aw.resume(folder, latency_ms=[REACH[0] / 2])
     result = aw.resume(folder, latency_ms=[limit])
-    accuracies = [one["validation_accuracy"] for one in result.answer["models"]]
+    accuracies = [one.validation_accuracy for one in result.models]
     assert accuracies == sorted(accuracies)
-    for one, before_it in zip(result.answer["models"], finished.answer["models"], strict=False):
-        assert one["limits"] == before_it["limits"]
-        assert one["validation_accuracy"] >= before_it["validation_accuracy"]  # or the new one is within it, too
+    for one, before_it in zip(result.models, finished.models, strict=False):
+        assert one.limits == before_it.limits
+        assert one.validation_accuracy >= before_it.validation_accuracy  # or the new one is within it, too
     after = ItemLog(folder / "items" / "answers.jsonl").done
     assert {key: after[key] for key in before} == before
     assert len(after) == 3
 
 
 def test_latencies_can_be_measured_again_without_training(
-    finished: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
@@ -120,10 +120,10 @@ def test_latencies_can_be_measured_again_without_training(
     monkeypatch.setattr(Clock, "time", by_table)
     result = aw.resume(folder, remeasure=True)
     assert (folder / "items" / "trained.jsonl").read_bytes() == trained
-    for one in result.answer["models"]:
-        expected = float(slower.predict(SPACE, [SPACE.parse(one["architecture"])])[0])
-        assert one["predicted_latency_ms"] == pytest.approx(expected)
-        assert one["latency_ms"] == pytest.approx(expected)
+    for one in result.models:
+        expected = float(slower.predict(SPACE, [SPACE.parse(one.architecture)])[0])
+        assert one.predicted_latency_ms == pytest.approx(expected)
+        assert one.latency_ms == pytest.approx(expected)
 
 
 def by_table(self: Clock, architecture: Any) -> Timed:
@@ -145,7 +145,7 @@ def test_a_run_of_another_method_has_no_latencies_to_measure(tmp_path: Path) -> 
         ({"space": "mbconv"}, "the space compact"),
         ({"plan_from": "nowhere"}, "a run folder"),
         ({"limits": {"latency_ms": 1e-6}}, "Reachable"),
-        ({"limits": {"latency_ms": float("nan")}}, "a number as limit"),
+        ({"limits": {"latency_ms": float("nan")}}, "finite number"),
         ({"minutes": 0.0}, "minutes"),
     ],
 )

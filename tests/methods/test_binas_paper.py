@@ -22,7 +22,7 @@ from archwright.methods.binas_supernet import OnePath, SupernetWork, rank_correl
 from archwright.models import load_classifier, load_model
 from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.runs.progress import Progress
-from archwright.search.engine import SearchResult
+from archwright.search.answer import Answer
 from archwright.solvers.synthetic import synthetic_problem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
 from archwright.supernets.elastic import ElasticSupernet, deal
@@ -64,63 +64,63 @@ def reach(table: str) -> tuple[float, float]:
 
 
 @pytest.fixture(scope="module")
-def finished(table: str, tmp_path_factory: pytest.TempPathFactory) -> SearchResult:
+def finished(table: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
     least, most = reach(table)
     limits = {"latency_ms": [0.8 * least + 0.2 * most, 0.5 * least + 0.5 * most]}
     folder = tmp_path_factory.mktemp("runs") / "first"
     return aw.search("binas", run=folder, latency_table=table, limits=limits, rank_networks=3, **SMALL)
 
 
-def again(finished: SearchResult, folder: Path, **changes: Any) -> SearchResult:
+def again(finished: Answer, folder: Path, **changes: Any) -> Answer:
     """A search that uses the trained supernet again."""
     return aw.search("binas", run=folder, **{**SMALL, "supernet": str(finished.folder), **changes})
 
 
-def test_every_limit_gets_a_model_within_it(finished: SearchResult, table: str) -> None:
-    models, limits = finished.answer["models"], [one["limits"]["latency_ms"] for one in finished.answer["models"]]
+def test_every_limit_gets_a_model_within_it(finished: Answer, table: str) -> None:
+    models, limits = finished.models, [one.limits["latency_ms"] for one in finished.models]
     assert len(models) == 2
     for one, limit in zip(models, limits, strict=True):
-        architecture = SPACE.parse(one["architecture"])
+        architecture = SPACE.parse(one.architecture)
         counted = float(LatencyTable.load(Path(table)).predict(SPACE, [architecture])[0])
         assert counted <= limit
-        assert one["predicted_latency_ms"] == pytest.approx(counted)
+        assert one.predicted_latency_ms == pytest.approx(counted)
         cost = SPACE.cost(architecture, SPACE.scale)
-        assert (one["params"], one["macs"]) == (cost.params, cost.macs)
-        loaded = load_model(finished.folder / one["model"])
-        assert str(loaded.architecture) == one["architecture"]
+        assert (one.params, one.macs) == (cost.params, cost.macs)
+        loaded = load_model(finished.folder / one.model)
+        assert str(loaded.architecture) == one.architecture
         assert loaded.preprocessing.class_names == ("0", "1")
-    assert finished.best == max(models, key=lambda one: (one["validation_accuracy"], -one["latency_ms"]))
-    assert str(finished.model().architecture) == finished.best["architecture"]
+    assert finished.best == max(models, key=lambda one: (one.validation_accuracy, -one.latency_ms))
+    assert str(finished.best.load().architecture) == finished.best.architecture
 
 
-def test_the_front_rises_and_its_points_cost_what_they_say(finished: SearchResult, table: str) -> None:
+def test_the_front_rises_and_its_points_cost_what_they_say(finished: Answer, table: str) -> None:
     points = json.loads((finished.folder / "artifacts" / "front.json").read_text())
-    assert len(points) == finished.answer["front_points"]
+    assert len(points) == finished.details["front_points"]
     costs, values = (np.array([p[key] for p in points]) for key in ("latency_ms", "predicted_accuracy"))
     assert (np.diff(costs) > 0).all()
     assert (np.diff(values) > 0).all()
     counted = LatencyTable.load(Path(table)).predict(SPACE, [SPACE.parse(p["architecture"]) for p in points])
     assert counted == pytest.approx(costs)
-    assert finished.front[0] == points[0]
-    assert finished.front[-1] == points[-1]
+    assert finished.front[0].model_dump(exclude_none=True) == points[0]
+    assert finished.front[-1].model_dump(exclude_none=True) == points[-1]
 
 
-def test_the_onnx_files_agree_with_the_models(finished: SearchResult) -> None:
+def test_the_onnx_files_agree_with_the_models(finished: Answer) -> None:
     pytest.importorskip("onnxruntime")
     images = torch.randn(3, 1, 8, 8)
-    for one in finished.answer["models"]:
-        network = load_model(finished.folder / one["model"])
-        exported = load_classifier(finished.folder / one["onnx"])
+    for one in finished.models:
+        network = load_model(finished.folder / one.model)
+        exported = load_classifier(finished.folder / one.onnx)
         assert torch.allclose(exported.probabilities(images), network.probabilities(images), atol=1e-5)
 
 
-def test_insights_ranks_and_plot_are_there(finished: SearchResult) -> None:
-    assert len(finished.answer["insights"]) == 6  # two depths, squeeze-excite, kernel, two expansions
-    assert finished.answer["rank"]["networks"] == 3
+def test_insights_ranks_and_plot_are_there(finished: Answer) -> None:
+    assert len(finished.details["insights"]) == 6  # two depths, squeeze-excite, kernel, two expansions
+    assert finished.details["rank"]["networks"] == 3
     assert (finished.folder / "artifacts" / "contributions.png").stat().st_size > 0
 
 
-def test_another_device_and_several_resources_use_the_supernet_again(finished: SearchResult, tmp_path: Path) -> None:
+def test_another_device_and_several_resources_use_the_supernet_again(finished: Answer, tmp_path: Path) -> None:
     table = str(counted_table(tmp_path / "other.json", classes=2, device="a telephone"))
     least, most = reach(table)
     params = SPACE.cost(SPACE.lightest(), SPACE.scale).params * 1.2
@@ -130,14 +130,14 @@ def test_another_device_and_several_resources_use_the_supernet_again(finished: S
         finished, tmp_path / "run", latency_table=table, limits=limits, verify=True, progress=seen, rank_networks=0
     )
     assert any("a telephone" in line and "nothing is timed" in line for line in seen.lines)
-    assert result.best["measured_latency_ms"] is None
-    assert result.best["params"] <= params
-    assert result.best["latency_ms"] <= limits["latency_ms"]
-    assert result.best["solver"] == "highs"
+    assert result.best.measured_latency_ms is None
+    assert result.best.params <= params
+    assert result.best.latency_ms <= limits["latency_ms"]
+    assert result.best.details["solver"] == "highs"
 
 
 def test_a_table_measured_here_and_a_limit_above_the_maximum(
-    finished: SearchResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
     seen = Lines()
@@ -145,14 +145,14 @@ def test_a_table_measured_here_and_a_limit_above_the_maximum(
         finished, tmp_path / "run", limits={"latency_ms": 1e4}, latency_repeats=1, verify=True, progress=seen
     )
     assert any("above the slowest" in line for line in seen.lines)
-    timed = result.best["measured_latency_ms"]
-    assert 0 < timed["low_ms"] <= timed["median_ms"] <= timed["high_ms"] <= 1e4
-    assert result.best["latency_ms"] == timed["median_ms"]
-    assert result.best["steps"] == 0
+    timed = result.best.measured_latency_ms
+    assert 0 < timed.low_ms <= timed.median_ms <= timed.high_ms <= 1e4
+    assert result.best.latency_ms == timed.median_ms
+    assert result.best.details["steps"] == 0
 
 
 def test_a_further_limit_costs_only_its_own_model(
-    finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
@@ -168,20 +168,20 @@ def test_a_further_limit_costs_only_its_own_model(
     least, most = reach(table)
     with pytest.raises(InfeasibleError, match="Reachable"):
         aw.resume(folder, latency_ms=[least / 2])
-    assert aw.resume(folder).answer == finished.answer  # nothing was changed
+    assert {**aw.resume(folder).to_json(), "run": ""} == {**finished.to_json(), "run": ""}  # nothing was changed
     limit = 0.1 * least + 0.9 * most
     result = aw.resume(folder, latency_ms=[limit])
-    assert result.answer["models"][:2] == finished.answer["models"]
-    third = result.answer["models"][2]
-    assert third["limits"] == {"latency_ms": limit}
-    assert third["latency_ms"] <= limit
-    assert load_model(folder / third["model"]).architecture == SPACE.parse(third["architecture"])
-    assert tuned == [Path(third["model"]).stem]
-    assert aw.resume(folder, latency_ms=[limit]).answer == result.answer  # known already
+    assert result.models[:2] == finished.models
+    third = result.models[2]
+    assert third.limits == {"latency_ms": limit}
+    assert third.latency_ms <= limit
+    assert load_model(folder / third.model).architecture == SPACE.parse(third.architecture)
+    assert tuned == [Path(third.model).stem]
+    assert aw.resume(folder, latency_ms=[limit]) == result  # known already
 
 
 def test_a_further_limit_that_no_network_meets_leaves_the_answer(
-    finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
@@ -193,11 +193,11 @@ def test_a_further_limit_that_no_network_meets_leaves_the_answer(
     monkeypatch.setattr(PaperPlan, "_choose", fail)  # as when the machine is slower than its table
     with pytest.raises(InfeasibleError, match="too slow here"):
         aw.resume(folder, latency_ms=[0.3 * least + 0.7 * most])
-    again = aw.resume(folder).answer
-    assert {**again, "seconds": 0, "run": ""} == {**finished.answer, "seconds": 0, "run": ""}
+    again = aw.resume(folder).to_json()
+    assert {**again, "seconds": 0, "run": ""} == {**finished.to_json(), "seconds": 0, "run": ""}
 
 
-def test_only_finished_runs_with_a_latency_limit_take_another(finished: SearchResult, tmp_path: Path) -> None:
+def test_only_finished_runs_with_a_latency_limit_take_another(finished: Answer, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
     (folder / "artifacts" / "result.json").unlink()
@@ -211,14 +211,7 @@ def test_only_finished_runs_with_a_latency_limit_take_another(finished: SearchRe
 
 
 def test_a_run_with_one_answer_takes_no_further_limit(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
-        "data": TWO_GREY_CLASSES,
-        "epochs": 1,
-        "final_epochs": 1,
-        "evaluations": 1,
-        "channels": 4,
-        "cells": 1,
-    }
+    settings = {"data": TWO_GREY_CLASSES, "epochs": 1, "final_epochs": 1, "evaluations": 1, "channels": 4, "cells": 1}
     result = aw.search("random", run=tmp_path / "run", **settings)
     with pytest.raises(InputError, match="several latency limits"):
         aw.resume(result.folder, latency_ms=[5.0])
@@ -243,7 +236,7 @@ def clear_estimate(self: SupernetWork, centred: bool) -> StagedEstimate:
 
 
 def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
-    finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = LatencyTable.load(Path(table))
     monkeypatch.setattr(Clock, "latency_of", slower(1.2, known))
@@ -252,18 +245,17 @@ def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
     least, most = reach(table)
     limit = 0.5 * least + 0.5 * most
     asked = {"latency_table": table, "limits": {"latency_ms": limit}, "verify": True}
-    result = again(finished, tmp_path / "run", **asked)
-    best = result.best
-    assert best["steps"] >= 1
-    assert best["measured_latency_ms"]["median_ms"] <= limit
-    assert 0.75 * limit / 1.2 <= best["predicted_latency_ms"] <= limit / 1.2  # not much quicker than it must be
+    best = again(finished, tmp_path / "run", **asked).best
+    assert best.details["steps"] >= 1
+    assert best.measured_latency_ms.median_ms <= limit
+    assert 0.75 * limit / 1.2 <= best.predicted_latency_ms <= limit / 1.2  # not much quicker than it must be
     limits = {"latency_ms": 1.01 * least}  # the quickest network keeps it, but not with the margin
     with pytest.raises(InfeasibleError, match="was found"):
         again(finished, tmp_path / "slow", latency_table=table, limits=limits, verify=True)
 
 
 def test_other_work_on_the_machine_does_not_change_the_choice(
-    finished: SearchResult, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = LatencyTable.load(Path(table))
 
@@ -277,12 +269,12 @@ def test_other_work_on_the_machine_does_not_change_the_choice(
     least, most = reach(table)
     asked = {"latency_table": table, "limits": {"latency_ms": 0.5 * least + 0.5 * most}, "verify": True}
     best = again(finished, tmp_path / "run", **asked).best
-    timed = best["measured_latency_ms"]
-    assert timed["slowdown"] == pytest.approx(3.0)
-    assert timed["median_ms"] == pytest.approx(best["predicted_latency_ms"])
-    assert timed["high_ms"] == pytest.approx(2 * best["predicted_latency_ms"])  # the spread stays
-    assert timed["raw_median_ms"] == pytest.approx(3 * best["predicted_latency_ms"])
-    assert best["predicted_latency_ms"] >= 0.9 * asked["limits"]["latency_ms"]
+    timed = best.measured_latency_ms
+    assert best.details["slowdown"] == pytest.approx(3.0)
+    assert timed.median_ms == pytest.approx(best.predicted_latency_ms)
+    assert timed.high_ms == pytest.approx(2 * best.predicted_latency_ms)  # the spread stays
+    assert best.details["raw_median_ms"] == pytest.approx(3 * best.predicted_latency_ms)
+    assert best.predicted_latency_ms >= 0.9 * asked["limits"]["latency_ms"]
 
 
 def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_path: Path) -> None:
@@ -299,7 +291,7 @@ def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_pa
     ("changes", "message"),
     [
         ({"limits": {"latency": 1.0}}, "Did you mean 'latency_ms'"),
-        ({"limits": {"latency_ms": float("nan")}}, "a number as limit"),
+        ({"limits": {"latency_ms": float("nan")}}, "finite number"),
         ({"space": "nasbench201"}, "the space mbconv"),
         ({"minutes": 3.0}, "of the plan 'fast'"),
         ({"benchmark": "nb201"}, "a search on images"),
@@ -324,7 +316,7 @@ def test_a_table_of_another_shape_is_refused(tmp_path: Path) -> None:
         aw.search("binas", run=tmp_path / "run", latency_table=str(table), **SMALL)
 
 
-def test_a_supernet_of_another_space_or_of_other_images_is_refused(finished: SearchResult, tmp_path: Path) -> None:
+def test_a_supernet_of_another_space_or_of_other_images_is_refused(finished: Answer, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="classes=3"):
         again(finished, tmp_path / "run", data="random:classes=3,size=8,channels=1,count=120")
     with pytest.raises(InputError, match="other images or splits"):

@@ -197,10 +197,10 @@ def test_the_warning_comes_when_the_share_rises_above_the_threshold():
 )
 def test_a_search_ends_with_a_trained_cell(tmp_path, method, options):
     result = aw.search(method, run=tmp_path / "run", **TINY, options=options)
-    NASBENCH201.parse(result.best["architecture"])
-    assert result.best["accuracy_on"].startswith("digits test")
+    NASBENCH201.parse(result.best.architecture)
+    assert result.best.accuracy_on.startswith("digits test")
     events = [json.loads(line) for line in (tmp_path / "run" / "events.jsonl").read_text().splitlines()]
-    (diagnosis,) = [event for event in events if event["kind"] == "diagnostics"]
+    (diagnosis,) = [event for event in events if event["kind"] == "epoch" and event["stage"] == "search"]
     for name in ("train_loss", "validation_loss", "lagrangian", "residual_w", "residual_y", "residual_alpha"):
         assert np.isfinite(diagnosis[name])
     assert diagnosis["distance"] == 0
@@ -211,7 +211,7 @@ def test_a_search_ends_with_a_trained_cell(tmp_path, method, options):
 def test_a_search_of_the_darts_space(tmp_path):
     few = {**TINY, "search_batch": 32, "data": "random:classes=3,size=8,channels=1,count=160"}
     result = aw.search("gdas", run=tmp_path / "run", **few, space="darts", cells=3)
-    pair, topology = DARTS.parse(result.best["architecture"]), result.best["topology"]
+    pair, topology = DARTS.parse(result.best.architecture), result.best.topology
     for name, cell in (("normal", pair.normal), ("reduce", pair.reduce)):
         assert topology[name]["width"] == sum(source < 2 for node in cell.nodes for _, source in node) / 2
         assert 2 <= topology[name]["depth"] <= 5
@@ -220,12 +220,12 @@ def test_a_search_of_the_darts_space(tmp_path):
 
 def test_perturbation_selection(tmp_path):
     result = aw.search("gdas", run=tmp_path / "run", **TINY, selection="perturbation")
-    NASBENCH201.parse(result.best["architecture"])
+    NASBENCH201.parse(result.best.architecture)
 
 
 def test_a_search_of_nasbench1shot1(tmp_path):
     result = aw.search("darts", run=tmp_path / "run", **TINY, space="nasbench1shot1-1")
-    NASBENCH1SHOT1_1.parse(result.best["architecture"])
+    NASBENCH1SHOT1_1.parse(result.best.architecture)
     assert "topology" not in result.best
 
 
@@ -235,8 +235,7 @@ def test_a_search_starts_from_the_supernet_of_another_at_its_own_scale(tmp_path)
     stored = load_file(first.folder / "artifacts" / "supernet.safetensors")
     assert stored["network.stem.0.weight"].shape[0] == 8  # the final network has 4
     assert (
-        first.best["params"]
-        == NASBENCH201.cost(NASBENCH201.parse(first.best["architecture"]), Scale(4, 1, 3, 8, 1)).params
+        first.best.params == NASBENCH201.cost(NASBENCH201.parse(first.best.architecture), Scale(4, 1, 3, 8, 1)).params
     )
     aw.search("rarts", run=tmp_path / "second", **few, supernet=str(first.folder), w_lr=1e-9, w_lr_min=0)
     again = load_file(tmp_path / "second" / "artifacts" / "supernet.safetensors")
@@ -275,7 +274,7 @@ def test_a_killed_search_resumes_to_the_same_answer(tmp_path, monkeypatch, metho
     assert list((tmp_path / "killed" / "checkpoints" / "search").iterdir())
     monkeypatch.setattr(engine, "Stop", Stop)
     resumed = aw.resume(tmp_path / "killed")
-    assert resumed.best["architecture"] == whole.best["architecture"]
+    assert resumed.best.architecture == whole.best.architecture
     assert weights_after(tmp_path / "killed") == weights_after(tmp_path / "whole")
 
 

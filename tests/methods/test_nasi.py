@@ -124,14 +124,14 @@ def test_small_search_gives_a_connected_architecture(space: str) -> None:
     from archwright.spaces.registry import spaces
 
     chosen = spaces.get(space)
-    assert chosen.is_connected(chosen.parse(result.best["architecture"]))
-    assert result.best["accuracy"] > 0
+    assert chosen.is_connected(chosen.parse(result.best.architecture))
+    assert result.best.accuracy > 0
 
 
 def test_random_labels_and_images_and_the_cheaper_estimator_run() -> None:
     for changes in ({"labels": "random"}, {"images": "random"}, {"estimator": "selected", "nu": "adaptive"}):
         result = aw.search("nasi", data="digits", **{**SMALL, **changes})
-        assert NASBENCH201.is_connected(NASBENCH201.parse(result.best["architecture"]))
+        assert NASBENCH201.is_connected(NASBENCH201.parse(result.best.architecture))
 
 
 def test_limits_are_refused() -> None:

@@ -13,6 +13,7 @@ from two_layer import descent, loss_of, make_copy, make_problem, position
 
 import archwright as aw
 from archwright.errors import InputError
+from archwright.methods import rarts
 from archwright.methods.rarts import LatencyPenalty, fused_rarts_step, rarts_step
 from archwright.spaces.nasbench201 import NAMES
 from archwright.training.bilevel import ArchitectureParameters, Problem
@@ -127,13 +128,13 @@ def test_a_larger_latency_weight_gives_a_faster_minimiser():
 
 def diagnostics(folder):
     events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
-    return [event for event in events if event["kind"] == "diagnostics"]
+    return [event for event in events if event["kind"] == "epoch" and event["stage"] == "search"]
 
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_search_keeps_two_copies_apart_but_close(tmp_path, fused):
     result = aw.search("rarts", run=tmp_path / "run", **TINY, fused=fused)
-    assert result.best["accuracy"] > 10
+    assert result.best.accuracy > 10
     (event,) = diagnostics(tmp_path / "run")
     assert 0 < event["distance"] < 50
     assert event["lagrangian"] > 0
@@ -145,6 +146,29 @@ def test_latencies_from_a_file_enter_the_lagrangian(tmp_path):
     aw.search("rarts", run=tmp_path / "run", **TINY, latency_weight=1e-3, latency_table=str(table))
     (event,) = diagnostics(tmp_path / "run")
     assert 0 < event["expected_latency_ms"] < 6 * 0.5
+
+
+def test_measured_latencies_are_kept_for_a_resumed_search(tmp_path, monkeypatch):
+    """Measured again they would differ, and so would the answer."""
+    asked = []
+
+    def measured(space, scale, timing):
+        asked.append(timing)
+        return {name: 0.1 * len(asked) for name in space.operations}
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rarts, "operation_latencies", measured)
+    with monkeypatch.context() as patch:
+        patch.setattr("archwright.search.final.measure", die)
+        with pytest.raises(KeyboardInterrupt):
+            aw.search("rarts", run=tmp_path / "run", **TINY, latency_weight=1e-3)
+    (tmp_path / "run" / "stages" / "search.json").unlink()
+    aw.resume(tmp_path / "run")
+    assert len(asked) == 1
+    kept = json.loads((tmp_path / "run" / "stages" / "latencies.json").read_text())
+    assert set(kept.get("value", kept)["milliseconds"].values()) == {0.1}
 
 
 @pytest.mark.parametrize(
@@ -173,6 +197,6 @@ def test_with_a_table_of_accuracies_the_cell_is_looked_up_not_trained(tmp_path):
         pytest.skip("the NAS-Bench-201 table is not here")
     tiny = {name: value for name, value in TINY.items() if name != "final_epochs"}
     result = aw.search("rarts", run=tmp_path / "run", **tiny, benchmark="nb201")
-    assert "nb201 table" in result.best["accuracy_on"]
-    assert set(result.best["tests"]) == {"cifar10", "cifar100", "imagenet16-120"}
+    assert "nb201 table" in result.best.accuracy_on
+    assert set(result.best.tests) == {"cifar10", "cifar100", "imagenet16-120"}
     assert not (tmp_path / "run" / "artifacts" / "best.safetensors").exists()

@@ -99,7 +99,7 @@ def test_the_second_process_gets_an_error_that_names_the_first(tmp_path: Path) -
         holder.wait()
         assert run.status() == "stopped"
         with run.locked():
-            assert (run.folder / "lock").read_text() == str(os.getpid())
+            assert (run.folder / "lock").read_text().split()[0] == str(os.getpid())
     finally:
         holder.kill()
         holder.communicate()

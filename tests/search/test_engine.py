@@ -18,7 +18,8 @@ from archwright.execution import processes
 from archwright.models import load_model
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
-from archwright.search.engine import SearchResult, resume, search
+from archwright.search.answer import Answer
+from archwright.search.engine import resume, search
 from archwright.tables.locate import shared_data
 from archwright.tables.nasbench201 import CompactTable
 
@@ -35,14 +36,14 @@ class Said(Progress):
         self.lines.append(text)
 
 
-def timeless(result: SearchResult) -> dict[str, Any]:
-    return {key: value for key, value in result.answer.items() if key not in ("seconds", "run")}
+def timeless(result: Answer) -> dict[str, Any]:
+    return {key: value for key, value in result.to_json().items() if key not in ("seconds", "run")}
 
 
 # --- on a table ------------------------------------------------------------------------------------------------------
 
 
-def table_search(folder: Path, evaluations: int = 8) -> SearchResult:
+def table_search(folder: Path, evaluations: int = 8) -> Answer:
     options = {"evaluations": evaluations, "population": 3, "sample": 2}
     return search("evolution", run=folder, benchmark="nb201", seed=4, options=options)
 
@@ -51,19 +52,19 @@ def test_the_answer_on_a_table_is_the_best_seen_with_its_reported_accuracy(nb201
     result = table_search(tmp_path / "run", 30)
     done = Run.open(tmp_path / "run").items("search").done
     best = max(done, key=lambda text: done[text]["accuracy"])
-    assert result.best["architecture"] == best
+    assert result.best.architecture == best
     space = nb201.scale("cifar10")
     assert (space.channels, space.cells, space.image_size) == (16, 5, 32)
     from archwright.spaces.nasbench201 import NASBENCH201
 
     cell = NASBENCH201.parse(best)
-    assert result.best["accuracy"] == nb201.accuracy(cell, "cifar10", 200, "test")
-    assert result.best["search_accuracy"] == nb201.accuracy(cell, "cifar10", 12, "validation")
-    assert result.best["accuracy_on"] == "cifar10 test after 200 epochs (nb201 table)"
-    assert set(result.best["tests"]) == {"cifar10", "cifar100", "imagenet16-120"}
-    assert result.answer["evaluations"] == 30
+    assert result.best.accuracy == nb201.accuracy(cell, "cifar10", 200, "test")
+    assert result.best.search_accuracy == nb201.accuracy(cell, "cifar10", 12, "validation")
+    assert result.best.accuracy_on == "cifar10 test after 200 epochs (nb201 table)"
+    assert set(result.best.tests) == {"cifar10", "cifar100", "imagenet16-120"}
+    assert result.evaluations == 30
     assert result.front == []
-    assert json.loads((tmp_path / "run" / "artifacts" / "result.json").read_text()) == result.answer
+    assert json.loads((tmp_path / "run" / "artifacts" / "result.json").read_text()) == result.to_json()
 
 
 class FailingDisk:
@@ -130,7 +131,7 @@ def test_a_finished_evaluation_is_not_repeated(
 def test_resuming_a_finished_run_returns_its_answer_and_writes_nothing(nb201: CompactTable, tmp_path: Path) -> None:
     result = table_search(tmp_path / "run")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")}
-    assert resume(tmp_path / "run").answer == result.answer
+    assert resume(tmp_path / "run").to_json() == result.to_json()
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")} == before
 
 
@@ -157,14 +158,14 @@ def test_seconds_are_working_time_of_all_sessions(
             table_search(tmp_path / "run")
     Run.open(tmp_path / "run").event("noted")  # the session's last sign of life
     clock[0] += 3600
-    assert resume(tmp_path / "run").answer["seconds"] == pytest.approx(10, abs=0.01)
+    assert resume(tmp_path / "run").seconds == pytest.approx(10, abs=0.01)
 
 
 def test_a_latency_limit_for_a_device_of_the_table_is_kept(nb201: CompactTable, tmp_path: Path) -> None:
     result = search(
         "random", run=tmp_path / "run", benchmark="nb201", evaluations=10, device="raspi4", limits={"latency_ms": 20.0}
     )
-    assert result.best["latency_ms"] <= 20.0
+    assert result.best.latency_ms <= 20.0
 
 
 # --- with training ---------------------------------------------------------------------------------------------------
@@ -296,3 +297,13 @@ def test_a_damaged_stage_result_is_an_error_that_names_it(nb201: CompactTable, t
     (tmp_path / "run" / "stages" / "search.json").write_text('{"arch')
     with pytest.raises(RunError, match=r"stages/search\.json"):
         resume(tmp_path / "run")
+
+
+def test_one_final_epoch_is_enough_also_where_the_recipe_warms_up(tmp_path: Path) -> None:
+    """The recipe of eight epochs has one of warm-up, which a training of one epoch cannot have."""
+    from archwright.search.configuration import Configuration
+    from archwright.search.task import Task
+
+    task = Task(Configuration(method="random", data="digits", final_epochs=1))
+    assert (task.recipe.epochs, task.recipe.warmup_epochs) == (8, 1.0)
+    assert (task.final_recipe.epochs, task.final_recipe.warmup_epochs) == (1, 0.25)

@@ -44,7 +44,7 @@ def test_a_third_party_s_space_keeps_the_contract():
 @pytest.mark.parametrize("method", SEARCHES)
 def test_a_third_party_s_space_is_searched(method, registered):
     result = aw.search(method, space="triangle", **SMALL, **SEARCHES[method])
-    assert TRIANGLE.is_connected(TRIANGLE.parse(result.best["architecture"]))
+    assert TRIANGLE.is_connected(TRIANGLE.parse(result.best.architecture))
 
 
 @pytest.mark.parametrize("space", [TRIANGLE, NASBENCH201, DARTS, NASBENCH1SHOT1_2], ids=lambda space: space.name)

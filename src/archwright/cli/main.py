@@ -73,6 +73,19 @@ def runs_show(run: str, as_json: bool) -> None:
         show_run(found)
 
 
+@runs.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="RUN...")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def runs_delete(names: tuple[str, ...], yes: bool) -> None:
+    """Remove runs with all that is in their folders. RUN is a folder, a name or 'last'."""
+    from archwright.runs.run import find_run
+
+    for run in [find_run(name) for name in names]:
+        if yes or click.confirm(f"Remove {run.folder} ({run.status()}) for good?", abort=True, err=True):
+            run.delete()
+            click.echo(f"removed {run.folder}", err=True)
+
+
 @runs.command("resume")
 @click.argument("run", default="last")
 @click.option(

@@ -96,7 +96,7 @@ def _option(name: str, info: FieldInfo, default: Any = None) -> click.Option:
     if kind is bool:
         return click.Option([f"--{flag}/--no-{flag}", name], default=None, help=text)
     if get_origin(kind) is Literal:
-        return click.Option([f"--{flag}", name], type=click.Choice([str(v) for v in get_args(kind)]), help=text)
+        return click.Option([f"--{flag}", name], type=click.Choice(get_args(kind)), help=text)
     return click.Option([f"--{flag}", name], type=kind if kind in (int, float) else TEXT, help=text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -15,74 +14,73 @@ from archwright.terminal import say, show_table
 if TYPE_CHECKING:
     from archwright.models import Prediction
     from archwright.runs.run import Run
-    from archwright.search.engine import SearchResult
+    from archwright.search.answer import Answer, Beside
 
 
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object as the last line of stdout."""
-    sys.stdout.write(json.dumps(value) + "\n")
+    from archwright.runs.files import strict_json
+
+    sys.stdout.write(strict_json(value) + "\n")
     sys.stdout.flush()
 
 
-def show_answer(result: SearchResult, as_json: bool) -> None:
+def show_answer(answer: Answer, as_json: bool) -> None:
     """What a search found."""
     if as_json:
-        print_json(result.answer)
+        print_json(answer.to_json())
         return
-    if "models" in result.answer:
-        _show_models(result)
+    if answer.models:
+        _show_models(answer)
         return
-    answer, best = result.answer, result.best
-    interval = best.get("accuracy_interval")
+    best = answer.best
+    interval = best.accuracy_interval
     spread = f"  (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
-    rows = [("accuracy", f"{best['accuracy']:.2f} %{spread}"), ("measured on", best["accuracy_on"])]
-    if best.get("search_accuracy") is not None:
-        rows.append(("seen by the search", f"{best['search_accuracy']:.2f} % ({best['search_accuracy_on']})"))
-    rows += [(f"test {dataset}", f"{accuracy:.2f} %") for dataset, accuracy in best.get("tests", {}).items()]
-    rows += [("parameters", f"{best['params']:,.0f}"), ("multiply-accumulates", f"{best['macs']:,.0f}")]
-    if "latency_ms" in best:
-        rows.append(("latency", f"{best['latency_ms']:.3f} ms"))
-    rows += [("evaluations", str(answer["evaluations"])), ("time", f"{answer['seconds']:.1f} s")]
-    title = f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}"
-    show_table(("", ""), rows, title=title)
-    say(best["architecture"])
-    say(f"Run: {answer['run']}")
-    if "model" in best:
-        say(f"Use it with: archwright predict {answer['run']} IMAGE...")
+    rows = [("accuracy", f"{best.accuracy:.2f} %{spread}"), ("measured on", best.accuracy_on or "")]
+    if best.search_accuracy is not None:
+        rows.append(("seen by the search", f"{best.search_accuracy:.2f} % ({best.search_accuracy_on})"))
+    rows += [(f"test {dataset}", f"{accuracy:.2f} %") for dataset, accuracy in (best.tests or {}).items()]
+    rows += [("parameters", f"{best.params:,.0f}"), ("multiply-accumulates", f"{best.macs:,.0f}")]
+    if best.latency_ms is not None:
+        rows.append(("latency", f"{best.latency_ms:.3f} ms"))
+    rows += [("evaluations", str(answer.evaluations)), ("time", f"{answer.seconds:.1f} s")]
+    show_table(("", ""), rows, title=f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}")
+    say(best.architecture)
+    say(f"Run: {answer.run}")
+    if best.model is not None:
+        say(f"Use it with: archwright predict {answer.run} IMAGE...")
 
 
-def _show_models(result: SearchResult) -> None:
+def _show_models(answer: Answer) -> None:
     """An answer with one model for every limit."""
-    answer = result.answer
     rows = []
-    for one in answer["models"]:
-        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in one["limits"].items())
-        timed = one["measured_latency_ms"]
-        measured = [f"{timed[key]:.3g} ms" for key in ("median_ms", "high_ms")] if timed else ["not here", ""]
-        low, high = one["accuracy_interval"]
-        best = " *" if one == answer["best"] else ""
-        accuracy = f"{one['accuracy']:.1f} % ({low:.1f} to {high:.1f}){best}"
-        rows.append((limits, f"{one['predicted_latency_ms']:.3g} ms", *measured, accuracy, f"{one['params']:,}"))
-    title = f"{answer['method']} on {answer['space']} ({answer['data']}), seed {answer['seed']}"
+    for one in answer.models:
+        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in (one.limits or {}).items())
+        timed = one.measured_latency_ms
+        measured = [f"{timed.median_ms:.3g} ms", f"{timed.high_ms:.3g} ms"] if timed else ["not here", ""]
+        low, high = one.accuracy_interval or (0.0, 100.0)
+        best = " *" if one == answer.best else ""
+        accuracy = f"{one.accuracy:.1f} % ({low:.1f} to {high:.1f}){best}"
+        rows.append((limits, f"{one.predicted_latency_ms:.3g} ms", *measured, accuracy, f"{one.params:,}"))
+    title = f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}"
     show_table(("limit", "predicted", "measured", "90 % in", "test accuracy", "params"), rows, title=title)
-    on = answer["best"]["accuracy_on"]
-    say(f"* best on validation. Accuracies have their 95 % interval; they are on {on}.")
-    say(f"Files: {', '.join(one.get('onnx', one['model']) for one in answer['models'])}")
-    least, most = answer["reachable_ms"]
-    say(f"Latency: {answer['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms.")
-    simple = [_beside(name, one) for name, one in answer["beside"].items()]
-    say(f"Beside it, on the same images: {', '.join(simple)}.")
-    if answer["verdict"]:
-        say(answer["verdict"])
-    for sentence in answer["insights"]:
+    say(f"* best on validation. Accuracies have their 95 % interval; they are on {answer.best.accuracy_on}.")
+    say(f"Files: {', '.join(one.onnx or one.model or '' for one in answer.models)}")
+    details = answer.details
+    least, most = details["reachable_ms"]
+    say(f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms.")
+    say(f"Beside it, on the same images: {', '.join(_beside(name, one) for name, one in answer.beside.items())}.")
+    if details["verdict"]:
+        say(details["verdict"])
+    for sentence in details["insights"]:
         say(f"- {sentence}")
-    say(f"Run: {answer['run']} ({answer['seconds']:.0f} s)")
-    say(f"Use the best with: archwright predict {answer['run']} IMAGE...")
+    say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
+    say(f"Use the best with: archwright predict {answer.run} IMAGE...")
 
 
-def _beside(name: str, one: dict[str, Any]) -> str:
-    latency = f" ({one['latency_ms']:.3g} ms)" if "latency_ms" in one else ""
-    return f"{name} {one['accuracy']:.1f} %{latency}"
+def _beside(name: str, one: Beside) -> str:
+    latency_ms = (one.model_extra or {}).get("latency_ms")
+    return f"{name} {one.accuracy:.1f} %" + (f" ({latency_ms:.3g} ms)" if latency_ms is not None else "")
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:
@@ -102,7 +100,8 @@ def show_runs(runs: Sequence[Run], damaged: Sequence[str]) -> None:
         source = str(c.get("data") or c.get("benchmark") or "")
         try:
             answer, status = run.stage_result("answer"), run.status()
-            accuracy = f"{answer['best']['accuracy']:.2f} %" if answer else ""
+            found = answer["best"].get("accuracy") if answer else None
+            accuracy = "" if found is None else f"{found:.2f} %"
         except (ArchwrightError, OSError, LookupError, TypeError, ValueError):  # the run is there; its answer is not
             status, accuracy = "damaged", ""
         rows.append(
@@ -132,6 +131,10 @@ def show_run(run: Run) -> None:
         ("setting", "value"),
         [(name, str(value)) for name, value in run.configuration.items() if value not in (None, {}, False)],
     )
+    plan = run.header.get("plan", [])
+    for number, stage in enumerate(plan, 1):
+        state = "to do" if run.stage_result(stage["name"]) is None else "done"
+        say(f"stage {number} of {len(plan)}: {stage['title']}: {state}")
     for event in events:
         clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
         rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))

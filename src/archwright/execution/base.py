@@ -75,15 +75,25 @@ class Executor(ABC):
 
 
 def run_items(
-    executor: Executor, work: Work, items: Sequence[Item], log: ItemLog, stop: Stop, bar: Bar | None = None
+    executor: Executor,
+    work: Work,
+    items: Sequence[Item],
+    log: ItemLog,
+    stop: Stop,
+    bar: Bar | None = None,
+    on_result: Callable[[str, Json], None] = lambda key, result: None,
 ) -> dict[str, Json]:
-    """Run the items that ``log`` does not have yet; return the results of all of ``items`` by key, in their order."""
+    """Run the items that ``log`` does not have yet; return the results of all of ``items`` by key, in their order.
+
+    ``on_result`` is called with the key and result of each of them when it is on disk.
+    """
     from archwright.execution.local import InProcess
 
     waiting = [item for item in items if item.key not in log.done]
     chosen = InProcess() if work in _CHEAP else executor
     for key, result in chosen.run(work, waiting, stop) if waiting else ():
         log.record(key, result)
+        on_result(key, result)
         if bar is not None:
             bar.advance()
     return {item.key: log.done[item.key] for item in items}

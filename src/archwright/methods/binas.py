@@ -23,13 +23,21 @@ from archwright.methods.binas_fast import FastPlan
 from archwright.methods.binas_options import BinasOptions
 from archwright.methods.binas_paper import PaperPlan
 from archwright.methods.binas_tables import Tables
-from archwright.runs.files import Json, inside, write_atomic
+from archwright.runs.files import inside, write_atomic
+from archwright.search.answer import Beside, Candidate, Found
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
 from archwright.search.method import Method, Options, Stage
+from archwright.search.values import StageResult
 from archwright.spaces.compact import Compact
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.spaces.staged import StagedSpace
+
+
+class BesideResult(StageResult):
+    """Simple things, by name."""
+
+    found: dict[str, Beside]
 
 
 class Binas(Method):
@@ -119,7 +127,7 @@ class Binas(Method):
             Stage("answer", "answer", self._answer),
         ]
 
-    def _beside(self) -> Json:
+    def _beside(self) -> BesideResult:
         """What simple things reach, the plain network after as many steps as the plan gives it."""
         context, data = self.context, self.context.task.data
         plain = PlainTraining(
@@ -136,38 +144,47 @@ class Binas(Method):
         if self.tables.clock is not None:
             shape = (data.image_channels, data.image_size, data.image_size)
             found[PLAIN]["latency_ms"] = measure(plain.network(data), shape, self.tables.timing).median_ms
-        return found
+        return BesideResult(found={name: Beside(**one) for name, one in found.items()})
 
-    def _answer(self) -> Json:
+    def _answer(self) -> Found:
         """One model a limit, in the order of the limits; ``best`` is the best on validation, the quicker of equals."""
-        context, beside = self.context, self.result("beside")
+        run, summary, table = self.context.run, self.plan.summary(), self.tables.result
         if not has_onnx():
-            context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
-        models = [self._counted(one) for one in self.plan.models()]
-        best = max(models, key=lambda one: (one["validation_accuracy"], -one["latency_ms"]))
+            self.context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
+        models = [self._model(one) for one in self.plan.models()]
+        best = max(models, key=lambda one: (one.validation_accuracy or 0.0, -(one.latency_ms or 0.0)))
         for suffix in (".safetensors", ".json", ".onnx"):
-            source = inside(context.run.folder, best["model"]).with_suffix(suffix)
+            source = inside(run.folder, best.model or "").with_suffix(suffix)
             if source.exists():
-                write_atomic(context.run.artifact(f"best{suffix}"), source.read_bytes())
+                write_atomic(run.artifact(f"best{suffix}"), source.read_bytes())
             else:
-                context.run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
-        table = self.tables.result
-        return {
-            "best": best,
-            "models": models,
-            **self.plan.answer(),
-            "beside": beside,
+                run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
+        beside = self.result("beside", BesideResult).found
+        details = {
+            **summary.details,
             "verdict": verdict(best, beside),
-            "reachable_ms": [table["least_ms"], table["most_ms"]],
-            "latency_on": table["device"],
+            "reachable_ms": [table.least_ms, table.most_ms],
+            "latency_on": table.device,
         }
-
-    def _counted(self, one: Json) -> Json:
-        """A model with its costs; its latency is the measured one where it was timed."""
-        cost, measured = (
-            self.space.cost(self.space.parse(one["architecture"]), self.space.scale),
-            one["measured_latency_ms"],
+        return Found(
+            best=best,
+            models=models,
+            front=summary.front,
+            beside=beside,
+            evaluations=summary.evaluations,
+            details=details,
         )
-        latency = one["predicted_latency_ms"] if measured is None else measured["median_ms"]
-        counted = {"params": cost.params, "macs": cost.macs, "latency_ms": latency}
-        return {**one, **counted, "scale": self.space.scale.to_dict()}
+
+    def _model(self, fields: dict[str, Any]) -> Candidate:
+        """All that is known of a network; its latency is the measured one where it was timed."""
+        cost = self.space.cost(self.space.parse(fields["architecture"]), self.space.scale)
+        timed, details = fields["measured_latency_ms"], fields["details"]
+        if timed is not None:
+            details = {**details, "slowdown": timed["slowdown"], "raw_median_ms": timed["raw_median_ms"]}
+        return Candidate(
+            **{**fields, "details": details},
+            params=cost.params,
+            macs=cost.macs,
+            latency_ms=fields["predicted_latency_ms"] if timed is None else timed["median_ms"],
+            scale=self.space.scale.to_dict(),
+        )

@@ -31,17 +31,19 @@ from archwright.data import Augmentation, Batches
 from archwright.errors import InputError
 from archwright.export import has_onnx
 from archwright.methods.binas_latency import MARGIN
-from archwright.methods.binas_options import BinasOptions
+from archwright.methods.binas_options import BinasOptions, Summary
 from archwright.methods.binas_plan import STEP, Plan, default_minutes, make_plan
 from archwright.methods.binas_tables import Tables
 from archwright.methods.binas_trunk import Trained, Trunk, order
 from archwright.models import load_model
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import Run
+from archwright.search.answer import Candidate
 from archwright.search.beside import PlainNetwork
 from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.method import Stage
+from archwright.search.values import StageResult
 from archwright.spaces.compact import Compact, CompactArchitecture
 from archwright.training import Recipe
 
@@ -61,6 +63,30 @@ LEAST_TRAINING = 0.3
 REPEATED = ("stages/table.json", "stages/plan.json", "artifacts/latency.json", "artifacts/steps.json")
 REPEATED_ITEMS = ("items/proposals.jsonl", "items/growth.jsonl")
 """What a repeated plan takes over: everything that was timed."""
+
+
+class RepeatResult(StageResult):
+    """The run whose plan was taken over."""
+
+    run: str
+
+
+class CandidatesResult(StageResult):
+    """Names of the networks that were tried."""
+
+    networks: list[str]
+
+
+class TrainResult(StageResult):
+    """One record a limit, the tightest first: which network, what it came from, how, and whether it paid."""
+
+    answers: list[dict[str, Any]]
+
+
+class ChooseResult(StageResult):
+    """Fields of a candidate for every limit, but for what can be counted."""
+
+    models: list[dict[str, Any]]
 
 
 @dataclass
@@ -130,17 +156,17 @@ class FastPlan:
             Stage("choose", "choose", self._choose),
         ]
 
-    def _repeat(self) -> Json:
+    def _repeat(self) -> RepeatResult:
         """Take over the plan of the run that is to be repeated; the stages ``table`` and ``plan`` are then done."""
         source, run = Path(self.options.plan_from or ""), self.context.run
         present = [name for name in REPEATED_ITEMS if (source / name).is_file()]
         for name in (*present, *REPEATED[2:], *REPEATED[:2]):  # the stages last: they say that the rest is there
             write_atomic(run.folder / name, (source / name).read_bytes())
-        return {"run": str(source)}
+        return RepeatResult(run=str(source))
 
     # --- plan ---
 
-    def make(self) -> Json:
+    def make(self) -> Plan:
         """The stage ``plan``: time training steps, share the time out, and propose networks for every limit.
 
         Steps are timed in the processor's time; on a busy machine only a share of the seconds on the wall is that.
@@ -161,7 +187,7 @@ class FastPlan:
             f"Plan: {len(proposed)} networks tried for {plan.candidate_seconds:.3g} s each, then {len(limit_sets)} "
             f"times {plan.answer_seconds:.3g} s for the answers, and as much once for a plain network beside them."
         )
-        return plan.model_dump()
+        return plan
 
     def _batch_factor(self) -> float:
         """How many times longer a step of the real batch takes than one of the timed batch, of a typical network."""
@@ -213,7 +239,7 @@ class FastPlan:
 
     # --- training ---
 
-    def _candidates(self) -> Json:
+    def _candidates(self) -> CandidatesResult:
         """A short training of everything proposed."""
         plan = self.plan
         trunk, limit_sets = self.trunk(plan), self.tables.limit_sets
@@ -223,9 +249,9 @@ class FastPlan:
             found = [trunk.candidate(one, plan, bar) for one in proposals.values()]
         best = max(found, key=order)
         self.context.progress.say(f"Tried {len(found)} networks: the best has {best.validation_accuracy:.1f} %.")
-        return {"networks": [one.name for one in found]}
+        return CandidatesResult(networks=[one.name for one in found])
 
-    def _train(self) -> Json:
+    def _train(self) -> TrainResult:
         """One training a limit, the tightest first."""
         plan, run = self.plan, self.context.run
         trunk, log = self.trunk(plan), run.items("answers")
@@ -238,7 +264,7 @@ class FastPlan:
                         trunk.candidate(proposal, plan, bar)  # a limit that came later has not been tried for
                     log.record(key, trunk.train_answer(limits, plan, bar))
                     self.context.progress.say(self._sentence(limits, log.done[key], trunk.trained()))
-        return {"answers": [log.done[json.dumps(limits)] for limits in limit_sets]}
+        return TrainResult(answers=[log.done[json.dumps(limits)] for limits in limit_sets])
 
     @staticmethod
     def _sentence(limits: dict[str, float], one: Json, trained: dict[str, Trained]) -> str:
@@ -252,7 +278,7 @@ class FastPlan:
 
     # --- choosing ---
 
-    def _choose(self) -> Json:
+    def _choose(self) -> ChooseResult:
         """Time what was trained, give every limit the best within it, test and save these."""
         context, trunk = self.context, self.trunk(self.plan)
         pool = trunk.pool()
@@ -268,9 +294,10 @@ class FastPlan:
                     )
                     within = [one for one in pool if one.within(limits)] or [min(pool, key=lambda p: p.latency_ms)]
                 best = max(within, key=order)
-                chosen.append({"limits": limits, **known[best.name], **self._kept(best, trunk)})
+                fields = {key: value for key, value in known[best.name].items() if key != "costs"}
+                chosen.append({"limits": limits, **fields, **self._kept(best, trunk)})
                 bar.advance()
-        return {"models": chosen}
+        return ChooseResult(models=chosen)
 
     def _timed(self, one: Trained) -> dict[str, Json]:
         """What a network costs by the table, and its latency here; timed once."""
@@ -289,8 +316,8 @@ class FastPlan:
             "costs": {**predicted, "latency_ms": latency},
             "predicted_latency_ms": predicted["latency_ms"],
             "measured_latency_ms": timed,
-            "memory_bytes": predicted["memory_bytes"],
-            "training_steps": one.steps,
+            "memory_bytes": round(predicted["memory_bytes"]),
+            "details": {"steps": one.steps, "network": one.name},
         }
 
     def _costs(self, architecture: CompactArchitecture) -> dict[str, float]:
@@ -316,34 +343,22 @@ class FastPlan:
         kept_before: dict[str, Json] = log.done[one.name]
         return kept_before
 
-    def models(self) -> list[Json]:
-        """Each limit with its network and what is known of it."""
-        chosen = self.context.run.stage_result("choose") or {"models": []}
-        return [{key: value for key, value in one.items() if key != "costs"} for one in chosen["models"]]
+    def models(self) -> list[dict[str, Any]]:
+        """Each limit with its network: fields of a candidate, but for what can be counted."""
+        return ChooseResult.model_validate(self.context.run.stage_result("choose")).models
 
-    def answer(self) -> dict[str, Json]:
+    def summary(self) -> Summary:
         """What the answer says beside the models: all that was trained and is not dominated, and what was tried."""
-        trunk = self.trunk(self.plan)
-        trained = trunk.trained()
-        points, best = [], -np.inf
+        trained, front, best = self.trunk(self.plan).trained(), list[Candidate](), -np.inf
         for one in sorted(trained.values(), key=lambda t: (t.latency_ms, -t.validation_accuracy)):
             if one.validation_accuracy > best:
                 best = one.validation_accuracy
-                points.append(
-                    {
-                        "architecture": one.architecture,
-                        "validation_accuracy": one.validation_accuracy,
-                        "latency_ms": one.latency_ms,
-                    }
-                )
+                known = {"validation_accuracy": best, "latency_ms": one.latency_ms}
+                front.append(Candidate(architecture=one.architecture, **known))
         answers = self.context.run.items("answers").done
-        return {
-            "front": points,
-            "front_points": len(points),
-            "insights": [self._sentence(json.loads(key), one, trained) for key, one in answers.items()],
-            "plan": self.context.run.stage_result("plan"),
-            "evaluations": len(trained),
-        }
+        sentences = [self._sentence(json.loads(key), one, trained) for key, one in answers.items()]
+        details = {"insights": sentences, "plan": self.plan.model_dump()}
+        return Summary(front, len(trained), details)
 
 
 def _scaled(costs: StagedCosts, factor: float) -> StagedCosts:

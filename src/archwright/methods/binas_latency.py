@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
 
 from archwright.costs.measure import Latency, Timing, measure
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InfeasibleError
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
+from archwright.search.values import StageResult
 from archwright.solvers.problem import Solution
 from archwright.spaces.base import Architecture
 from archwright.spaces.staged import StagedSpace
@@ -36,15 +36,13 @@ BUSY = 1.3
 BUSY_ROUNDS = 7
 
 
-class Timed(BaseModel):
+class Timed(StageResult):
     """Milliseconds of one call here: median, tenth and ninetieth percentile.
 
     Attributes:
         slowdown: of the machine since the table was made, that they were divided by (1: none).
         raw_median_ms: what the clock showed.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     median_ms: float
     low_ms: float

@@ -1,13 +1,15 @@
-"""The options of BINAS, and which of its two plans each belongs to."""
+"""The options of BINAS and which of its two plans each belongs to; and what a plan adds to the answer."""
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from pydantic import Field
 
 from archwright.errors import InputError
-from archwright.search.configuration import Configuration
+from archwright.search.answer import Candidate
+from archwright.search.configuration import AbsolutePath, Configuration
 from archwright.search.method import Options
 
 PAPER_ONLY = (
@@ -20,6 +22,15 @@ EPOCHS = ("epochs", "final_epochs")
 """Settings of a search that the fast plan, which counts steps, has no use for."""
 
 
+@dataclass(frozen=True)
+class Summary:
+    """What the answer of a plan says beside its models: networks of a front, how many were looked at, and more."""
+
+    front: list[Candidate]
+    evaluations: int
+    details: dict[str, Any]
+
+
 class BinasOptions(Options):
     """Options of BINAS."""
 
@@ -29,7 +40,7 @@ class BinasOptions(Options):
     minutes: float | None = Field(
         None, gt=0, description="what the search may take, all in all (fast); by the number and size of the images"
     )
-    plan_from: str | None = Field(
+    plan_from: AbsolutePath | None = Field(
         None, description="run folder of an earlier search whose tables and plan are repeated step by step (fast)"
     )
     supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
@@ -49,9 +60,11 @@ class BinasOptions(Options):
     backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
     latency_threads: int = Field(1, ge=1, description="its threads")
     latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
-    latency_table: str | None = Field(None, description="a table measured before, here or on another device")
+    latency_table: AbsolutePath | None = Field(None, description="a table measured before, here or on another device")
     verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
-    supernet: str | None = Field(None, description="run folder of an earlier search whose supernet is used again")
+    supernet: AbsolutePath | None = Field(
+        None, description="run folder of an earlier search whose supernet is used again"
+    )
 
     def check_plan(self, configuration: Configuration) -> None:
         """Refuse options of the other plan: they would do nothing."""

@@ -19,23 +19,26 @@ import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from archwright.costs.tables import LatencyTable
 from archwright.export import has_onnx
-from archwright.methods.binas_options import BinasOptions
-from archwright.methods.binas_supernet import OnePath, SupernetWork
+from archwright.methods.binas_latency import Timed
+from archwright.methods.binas_options import BinasOptions, Summary
+from archwright.methods.binas_supernet import OnePath, Ranks, SupernetWork
 from archwright.methods.binas_tables import Tables
 from archwright.predictors.contributions import Contributions
 from archwright.predictors.staged import shrunk
-from archwright.runs.files import Json, write_json
+from archwright.runs.files import write_json
+from archwright.search.answer import Candidate
 from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Stage
+from archwright.search.values import StageResult, Trained
 from archwright.solvers import milp, pareto
 from archwright.solvers.problem import Solution, StagedProblem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
@@ -43,8 +46,56 @@ from archwright.training import Recipe
 
 SHARES_OF_RANGE = (0.25, 0.5)
 """Where between the fastest and the slowest network the limits are that a search without limits gets."""
+R = TypeVar("R", bound=StageResult)
+
 FRONT_SHOWN = 50
 """Points of the front in the answer; all of them are in ``artifacts/front.json``."""
+
+
+class PoolResult(StageResult):
+    """The pool of measurements and what it says of the design decisions."""
+
+    rows: int
+    mean_accuracy: float
+    insights: list[str]
+
+
+class FrontResult(StageResult):
+    """How many networks the exact front has, and some of them from end to end."""
+
+    points: int
+    front: list[Candidate]
+
+
+class ChosenNetwork(StageResult):
+    """The best network of one set of limits, timed where it could be."""
+
+    limits: dict[str, float]
+    architecture: str
+    predicted_accuracy: float
+    predicted_latency_ms: float
+    memory_bytes: int
+    measured_latency_ms: Timed | None
+    steps: int
+    solver: str
+
+
+class VerifyResult(StageResult):
+    """One network for every set of limits."""
+
+    chosen: list[ChosenNetwork]
+
+
+class TunedNetwork(Trained):
+    """A fine-tuned network, and its validation accuracy with the supernet's weights."""
+
+    inherited_accuracy: float
+
+
+class TuneResult(StageResult):
+    """By architecture."""
+
+    models: dict[str, TunedNetwork]
 
 
 @dataclass
@@ -119,21 +170,21 @@ class PaperPlan:
         """Of the chosen networks."""
         epochs = self.context.configuration.final_epochs or max(1, self.context.task.recipe.epochs // 2)
         recipe = self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
-        return recipe.model_copy(update={"ema_decay": self.options.tune_ema})
+        return recipe.changed(ema_decay=self.options.tune_ema)
 
-    def _result(self, stage: str) -> Json:
-        return self.context.run.stage_result(stage)
+    def _result(self, stage: str, kind: type[R]) -> R:
+        return kind.model_validate(self.context.run.stage_result(stage))
 
     # --- measuring and choosing ---
 
-    def _measure(self) -> Json:
+    def _measure(self) -> PoolResult:
         """The pool, and what it says about the design decisions."""
         run, rows = self.context.run, self.work.measure_pool(self.options.rows)
         estimate = self.work.estimate(centred=True)
         found = Contributions.of(estimate, self.space.scale)
         write_json(run.artifact("contributions.json"), found.to_json())
         found.plot(run.artifact("contributions.png"))
-        return {"rows": rows, "mean_accuracy": estimate.fixed, "insights": found.sentences()}
+        return PoolResult(rows=rows, mean_accuracy=estimate.fixed, insights=found.sentences())
 
     @property
     def problem(self) -> StagedProblem:
@@ -145,7 +196,7 @@ class PaperPlan:
             self.space, estimate.block_values, estimate.depth_values, fixed_value=estimate.fixed
         )
 
-    def _solve(self) -> Json:
+    def _solve(self) -> FrontResult:
         """The whole front and the best network of every limit."""
         context = self.context
         problem = self.problem
@@ -153,7 +204,7 @@ class PaperPlan:
         front = pareto.front(problem, "latency_ms")
         seconds = time.perf_counter() - begin
         choices = front.choices()
-        points = [
+        points: list[dict[str, Any]] = [
             {"architecture": str(self.space.from_choice(choices[i])), "predicted_accuracy": value, "latency_ms": cost}
             for i, (value, cost) in enumerate(zip(front.values.tolist(), front.costs.tolist(), strict=True))
         ]
@@ -162,21 +213,21 @@ class PaperPlan:
         for limits in self.tables.limit_sets:
             solve_within(problem, limits)  # limits that cannot be met together are said now
         shown = np.unique(np.linspace(0, len(points) - 1, FRONT_SHOWN).round().astype(int))
-        return {"points": len(points), "front": [points[i] for i in shown]}
+        return FrontResult(points=len(points), front=[Candidate(**points[i]) for i in shown])
 
-    def _verify(self) -> Json:
+    def _verify(self) -> VerifyResult:
         """The chosen network of every limit; where it is timed, one that keeps it."""
         context, problem, log, found = self.context, self.problem, self.context.run.items("verify"), []
         with context.progress.task("timing the chosen networks", len(self.tables.limit_sets)) as bar:
             for limits in self.tables.limit_sets:
                 key = json.dumps(limits)
                 if key not in log.done:
-                    log.record(key, self._choose(problem, limits))
-                found.append(log.done[key])
+                    log.record(key, self._choose(problem, limits).model_dump(mode="json"))
+                found.append(ChosenNetwork.model_validate(log.done[key]))
                 bar.advance()
-        return {"chosen": found}
+        return VerifyResult(chosen=found)
 
-    def _choose(self, problem: StagedProblem, limits: dict[str, float]) -> Json:
+    def _choose(self, problem: StagedProblem, limits: dict[str, float]) -> ChosenNetwork:
         """The best network within the limits; where there is a clock it is timed, and stepped down if too slow."""
         timed, steps, clock = None, 0, self.tables.clock
         if clock is None:
@@ -184,57 +235,62 @@ class PaperPlan:
         else:
             least = problem.cost_range("latency_ms")[0]
             solution, timed, steps = clock.step_down(lambda within: solve_within(problem, within), limits, least)
-        return {
-            "limits": limits,
-            "architecture": str(self.space.from_choice(solution.choice)),
-            "predicted_accuracy": solution.value,
-            "predicted_latency_ms": solution.costs["latency_ms"],
-            "memory_bytes": solution.costs["memory_bytes"],
-            "measured_latency_ms": None if timed is None else timed.model_dump(),
-            "steps": steps,
-            "solver": solution.solver,
-        }
+        return ChosenNetwork(
+            limits=limits,
+            architecture=str(self.space.from_choice(solution.choice)),
+            predicted_accuracy=solution.value,
+            predicted_latency_ms=solution.costs["latency_ms"],
+            memory_bytes=round(solution.costs["memory_bytes"]),
+            measured_latency_ms=timed,
+            steps=steps,
+            solver=solution.solver,
+        )
 
     # --- models ---
 
-    def _tune(self) -> Json:
+    def _tune(self) -> TuneResult:
         """Each different network: cut out, fine-tuned, validated, tested, saved; finished ones are not done again."""
         context, log = self.context, self.context.run.items("tune")
-        texts = list(dict.fromkeys(one["architecture"] for one in self._result("verify")["chosen"]))
+        texts = list(dict.fromkeys(one.architecture for one in self._result("verify", VerifyResult).chosen))
         recipe = self.tuning_recipe()
         waiting = [text for text in texts if text not in log.done]
         with context.progress.task("fine-tuning", len(waiting) * recipe.epochs * len(self.work.batches(recipe))) as bar:
             for text in waiting:
                 name = f"model-{len(log.done) + 1}"
-                log.record(text, self._tune_one(self.space.parse(text), name, recipe, bar))
+                tuned = self._tune_one(self.space.parse(text), name, recipe, bar)
+                log.record(text, tuned.model_dump(mode="json"))
                 context.run.checkpoints(f"tune/{name}").clear()
-        return {"models": {text: log.done[text] for text in texts}}
+        return TuneResult(models={text: log.done[text] for text in texts})
 
-    def _tune_one(self, architecture: MbConvArchitecture, name: str, recipe: Recipe, bar: Any) -> Json:
+    def _tune_one(self, architecture: MbConvArchitecture, name: str, recipe: Recipe, bar: Any) -> TunedNetwork:
         context = self.context
         network = self.work.trained.cut_out(architecture)
         inherited = accuracy_of(network, context.task.data, "validation", context.device.name)
         policy = "cifar10" if self.options.tune_autoaugment else None
-        self.work.train_network(network, recipe, f"tune/{name}", bar, policy)
+        on_epoch = context.run.on_epoch("tune", model=name)
+        self.work.train_network(network, recipe, f"tune/{name}", bar, policy, on_epoch)
         kept = keep_answer(context, network, architecture, self.space.scale, name, recipe.epochs, onnx=has_onnx())
-        return {**kept.model_dump(mode="json"), "inherited_accuracy": inherited.percent}
+        return TunedNetwork(**kept.model_dump(), inherited_accuracy=inherited.percent)
 
-    def models(self) -> list[Json]:
-        """Each limit with its network and what is known of it."""
-        tuned = self._result("tune")["models"]
-        return [{**one, **tuned[one["architecture"]]} for one in self._result("verify")["chosen"]]
+    def models(self) -> list[dict[str, Any]]:
+        """Each limit with its network: fields of a candidate, but for what can be counted."""
+        tuned, found = self._result("tune", TuneResult).models, []
+        for one in self._result("verify", VerifyResult).chosen:
+            own = {"steps": one.steps, "solver": one.solver}
+            network = tuned[one.architecture]
+            details = {**own, "inherited_accuracy": network.inherited_accuracy}
+            fields = one.model_dump(exclude=set(own)) | network.model_dump(exclude={"inherited_accuracy"})
+            found.append({**fields, "details": details})
+        return found
 
-    def answer(self) -> dict[str, Json]:
+    def summary(self) -> Summary:
         """What the answer says beside the models."""
         self.context.run.artifact("start.safetensors").unlink(missing_ok=True)
-        solved, measured = self._result("solve"), self._result("measure")
-        return {
-            "front": solved["front"],
-            "front_points": solved["points"],
-            "insights": measured["insights"],
-            "rank": self._result("rank") if self.options.rank_networks else None,
-            "evaluations": measured["rows"],
-        }
+        solved, pool = self._result("solve", FrontResult), self._result("measure", PoolResult)
+        details: dict[str, Any] = {"front_points": solved.points, "insights": pool.insights}
+        if self.options.rank_networks:
+            details["rank"] = self._result("rank", Ranks).ranks
+        return Summary(solved.front, pool.rows, details)
 
     @property
     def plain_steps(self) -> int:

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from archwright.search.values import StageResult
 from archwright.solvers import StagedProblem, milp
 from archwright.solvers.problem import Solution, StagedChoice
 from archwright.spaces.compact_scale import PLAIN
@@ -36,7 +37,7 @@ TOO_DEAR = 1.5
 """What must not be chosen costs so many times what the dearest network does."""
 
 
-class Plan(BaseModel):
+class Plan(StageResult):
     """What is spent on what; seconds of training are turned into steps by the table of step times.
 
     Attributes:
@@ -49,8 +50,6 @@ class Plan(BaseModel):
         plain_step_ms: one step of the plain network, with that share.
         step_factor: times the table of step times, which is of small batches, gives steps of the real ones.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seconds: float = Field(gt=0)
     candidates: int = Field(ge=1)

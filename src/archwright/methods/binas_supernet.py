@@ -6,7 +6,7 @@ Everything is resumable: trainings by checkpoints, measurements by a log of fini
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk,
 from archwright.runs.files import Json
 from archwright.search.context import Context
 from archwright.search.jobs import measure as accuracy_of
+from archwright.search.values import StageResult
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
@@ -53,6 +54,25 @@ class OnePath(nn.Module):
         return logits
 
 
+class HeaviestResult(StageResult):
+    """Of the heaviest network alone."""
+
+    validation_accuracy: float
+
+
+class SupernetResult(StageResult):
+    """Means over the last epoch."""
+
+    training_accuracy: float
+    loss: float
+
+
+class Ranks(StageResult):
+    """Rank correlations by predictor, as :func:`rank_correlations` gives them."""
+
+    ranks: dict[str, Any]
+
+
 @dataclass
 class SupernetWork:
     """Training and measuring for one search.
@@ -72,14 +92,8 @@ class SupernetWork:
     def recipe(self, epochs: int, part_of_lr: float, distill: float = 0.0) -> Recipe:
         """The search's recipe for other epochs and another learning rate, with label smoothing."""
         base = self.context.task.recipe
-        changes = {
-            "epochs": epochs,
-            "lr": base.lr * part_of_lr,
-            "warmup_epochs": min(base.warmup_epochs, epochs / 4),
-            "label_smoothing": LABEL_SMOOTHING,
-            "distill_weight": distill,
-        }
-        return base.model_copy(update=changes)
+        lr = base.lr * part_of_lr
+        return base.changed(epochs=epochs, lr=lr, label_smoothing=LABEL_SMOOTHING, distill_weight=distill)
 
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
         """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
@@ -99,7 +113,13 @@ class SupernetWork:
         return Model(network, self.space.name, architecture, self.space.scale, self.context.task.data.preprocessing)
 
     def train_network(
-        self, network: nn.Module, recipe: Recipe, name: str, bar: Any, autoaugment: str | None = None
+        self,
+        network: nn.Module,
+        recipe: Recipe,
+        name: str,
+        bar: Any,
+        autoaugment: str | None = None,
+        on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     ) -> None:
         """Plain training, with distillation where the recipe asks for it; checkpoints are kept under ``name``."""
         context = self.context
@@ -113,15 +133,16 @@ class SupernetWork:
             checkpoints=context.run.checkpoints(name),
             stop=context.stop,
             on_step=lambda _: bar.advance(),
+            on_epoch=on_epoch,
         )
 
-    def train_heaviest(self) -> Json:
+    def train_heaviest(self) -> HeaviestResult:
         """Train the heaviest path alone; keep it as a model of its own and as the start of the supernet."""
         context, recipe = self.context, self.recipe(self.context.task.recipe.epochs, 1.0)
         supernet, heaviest = self.new_supernet(), self.space.heaviest()
         network = OnePath(supernet, self.space.to_choice(heaviest))
         with context.progress.task("heaviest network", recipe.epochs * len(self.batches(recipe))) as bar:
-            self.train_network(network, recipe, "heaviest", bar)
+            self.train_network(network, recipe, "heaviest", bar, on_epoch=context.run.on_epoch("heaviest"))
         model = self.model(supernet.cut_out(heaviest), heaviest)
         accuracy = accuracy_of(model.network, context.task.data, "validation", context.device.name)
         model.measured = {"accuracy": accuracy.percent, "accuracy_on": f"{context.task.data.name} validation"}
@@ -129,7 +150,7 @@ class SupernetWork:
         supernet.spread_heaviest()
         save_supernet(supernet, context.task.data.fingerprint, context.run.artifact("start.safetensors"))
         context.progress.say(f"The heaviest network: {accuracy.percent:.2f} % on validation.")
-        return {"validation_accuracy": accuracy.percent}
+        return HeaviestResult(validation_accuracy=accuracy.percent)
 
     @property
     def artifacts(self) -> Path:
@@ -150,7 +171,7 @@ class SupernetWork:
         supernet = load_supernet(path, ElasticSupernet(self.space), self.context.task.data.fingerprint)
         return supernet.to(self.context.device.torch).eval()
 
-    def train_supernet(self, recipe: Recipe) -> Json:
+    def train_supernet(self, recipe: Recipe) -> SupernetResult:
         """Fine-tune all sub-networks together, from the heaviest one's weights and towards its answers."""
         context, run = self.context, self.context.run
         start, fingerprint = run.artifact("start.safetensors"), context.task.data.fingerprint
@@ -181,9 +202,10 @@ class SupernetWork:
                 checkpoints=run.checkpoints("supernet"),
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
+                on_epoch=run.on_epoch("supernet"),
             )
         save_supernet(supernet, fingerprint, run.artifact(FILE_NAME))
-        return {"training_accuracy": history[-1]["accuracy"], "loss": history[-1]["loss"]}
+        return SupernetResult(training_accuracy=history[-1]["accuracy"], loss=history[-1]["loss"])
 
     def _paths(self, index: int, count: int) -> StagedChoice:
         """Sub-networks of the images of step ``index``."""
@@ -260,7 +282,7 @@ class SupernetWork:
         right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
         return 100 * right.double().cpu().numpy()
 
-    def measure_ranks(self, networks: int) -> Json:
+    def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
         context, log = self.context, self.context.run.items("rank")
         drawn = [self.space.to_choice(self.space.sample(context.rng("rank", number))) for number in range(networks)]
@@ -276,7 +298,7 @@ class SupernetWork:
         found = rank_correlations(self.estimate(True), self.estimate(False), choices, halves)
         if networks >= FEWEST_COMPARED and np.ptp(halves.mean(1)):
             found["fitted"] = compare_predictors(choices, halves.mean(1), len(self.space.configurations))
-        return found
+        return Ranks(ranks=found)
 
 
 def _joined(pools: list[StagedChoice]) -> StagedChoice:

@@ -15,9 +15,28 @@ from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
 from archwright.errors import InputError
 from archwright.methods.binas_latency import Clock, latency_of, say_if_busy
 from archwright.methods.binas_options import BinasOptions
-from archwright.runs.files import Json
 from archwright.search.context import Context
+from archwright.search.values import StageResult
 from archwright.spaces.staged import StagedSpace
+
+
+class TableResult(StageResult):
+    """What is known when the latency table is made.
+
+    Attributes:
+        least_ms: of the quickest network; ``most_ms`` of the slowest one.
+        device: what the latencies are of.
+        busy: whether the machine was too busy to time.
+        chosen_limits_ms: latency limits of a search that was given none.
+        reference_ms: of the lightest network, where it was timed here.
+    """
+
+    least_ms: float
+    most_ms: float
+    device: str
+    busy: bool
+    chosen_limits_ms: list[float]
+    reference_ms: float | None
 
 
 @dataclass
@@ -80,7 +99,7 @@ class Tables:
             seed = context.configuration.seed
             return measure_table(self.space, timing, log=log, networks=networks, seed=seed, progress=progress)
 
-    def make(self) -> Json:
+    def make(self) -> TableResult:
         """The stage ``table``: the latency table, with the reachable range and the limits said aloud."""
         context, given = self.context, self.options.latency_table is not None
         busy = False if given else say_if_busy(self.space, self.timing, context.progress)
@@ -100,14 +119,14 @@ class Tables:
                 context.progress.say(f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms.")
         timed = self.options.verify and table.provenance.device == device_name()
         reference = latency_of(self.space, self.space.lightest(), table).median_ms if timed else None
-        return {
-            "least_ms": least,
-            "most_ms": most,
-            "device": where,
-            "busy": busy,
-            "chosen_limits_ms": chosen,
-            "reference_ms": reference,
-        }
+        return TableResult(
+            least_ms=least,
+            most_ms=most,
+            device=where,
+            busy=busy,
+            chosen_limits_ms=chosen,
+            reference_ms=reference,
+        )
 
     # --- after the stage ---
 
@@ -117,9 +136,9 @@ class Tables:
         return LatencyTable.load(self.context.run.artifact("latency.json"))
 
     @property
-    def result(self) -> Json:
+    def result(self) -> TableResult:
         """What the stage ``table`` returned."""
-        return self.context.run.stage_result("table")
+        return TableResult.model_validate(self.context.run.stage_result("table"))
 
     @property
     def costs(self) -> StagedCosts:
@@ -132,12 +151,12 @@ class Tables:
         given = self.context.configuration
         if given.limits:
             return given.limit_sets
-        return [{"latency_ms": limit} for limit in self.result["chosen_limits_ms"]]
+        return [{"latency_ms": limit} for limit in self.result.chosen_limits_ms]
 
     @cached_property
     def clock(self) -> Clock | None:
         """Times networks here; None where nothing is to be timed, or the table is of another device."""
-        table, reference = self.latency, self.result["reference_ms"]
+        table, reference = self.latency, self.result.reference_ms
         if reference is None or table.provenance.device != device_name():
             if self.options.verify:
                 self.context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")

@@ -33,6 +33,7 @@ from archwright.errors import InputError
 from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
@@ -185,6 +186,13 @@ def joint_step(problem: Problem, w: WeightCopy) -> Step:
 # --- the search ------------------------------------------------------------------------------------------------------
 
 
+class Derived(Choice):
+    """The choice, the weights (slots, choices) of each decision at the end, and what the cells are like."""
+
+    weights: dict[str, list[list[float]]]
+    cells: dict[str, Any]
+
+
 class DifferentiableSearch(SearchMethod):
     """A gradient search on the cell supernet; subclasses give their step and how alpha weighs the operations."""
 
@@ -325,7 +333,7 @@ class DifferentiableSearch(SearchMethod):
         )
         return Problem(self._objective, train, validation, alpha, Variable(parameters, adam, schedule))
 
-    def _search(self) -> Json:
+    def _search(self) -> Derived:
         context, o = self.context, self.options
         problem, copies = self.problem(), self.make_copies(self._supernet())
         state: dict[str, Stateful] = {"alpha": problem.alpha, "alpha_optimizer": problem.architecture.optimizer}
@@ -352,14 +360,14 @@ class DifferentiableSearch(SearchMethod):
         plot_diagnostics(records, context.run.artifact("diagnostics.png"))
         weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}
         scores = weights if o.selection == "strength" else self._perturbed(problem, copies[0])
-        return {
-            "architecture": str(self.space.derive(scores)),
-            "accuracy": None,
-            "accuracy_on": "nothing: the search sees losses of the supernet",
-            "evaluations": 0,
-            "weights": {name: np.round(value, 6).tolist() for name, value in weights.items()},
-            "cells": records[-1]["cells"],
-        }
+        return Derived(
+            architecture=str(self.space.derive(scores)),
+            accuracy=None,
+            accuracy_on="nothing: the search sees losses of the supernet",
+            evaluations=0,
+            weights={name: np.round(value, 6).tolist() for name, value in weights.items()},
+            cells=records[-1]["cells"],
+        )
 
     def _perturbed(self, problem: Problem, w: WeightCopy) -> Any:
         """Scores by perturbation, from the loss of the trained supernet on D_v."""
@@ -398,7 +406,7 @@ class _Watch:
         cells = cell_state(self.method.space, softmax(self.fixed.alpha.get(detached=True)))
         found = {**metrics, **self.method.diagnose(self.fixed, self.copies), "cells": cells}
         before = next((one["cells"] for one in self.records() if one["epoch"] == epoch - 1), None)
-        context.run.event("diagnostics", epoch=epoch, **found)
+        context.run.on_epoch("search")(epoch, found)
         warning = collapse_warning(before, cells, epoch)
         if warning:
             context.progress.say(warning)
@@ -406,7 +414,11 @@ class _Watch:
 
     def records(self) -> list[dict[str, Json]]:
         """One record an epoch; of an epoch repeated after a kill, the last."""
-        events = [event for event in self.method.context.run.events() if event["kind"] == "diagnostics"]
+        events = [
+            event
+            for event in self.method.context.run.events()
+            if event["kind"] == "epoch" and event["stage"] == "search"
+        ]
         return [record for _, record in sorted({event["epoch"]: event for event in events}.items())]
 
 

@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from archwright.proxies.score import Scores
-from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluated, Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.proposals import evaluate_proposals
 from archwright.search.scoring import ScoreOptions, check_scoring, make_pool, score_pool
+from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Architecture
 
 Penalty = Literal["square", "absolute"]
@@ -137,6 +137,22 @@ class BoostedPool:
         return self.pool[int(values.argmin())]
 
 
+class Scored(StageResult):
+    """How many architectures have scores, and which."""
+
+    pool: int
+    metric: str
+    replicates: int
+
+
+class Boosted(Choice):
+    """The choice, the parameters that found it, and all (log10 mu, quantile of nu, accuracy) that were tried."""
+
+    mu: float
+    nu: float
+    tried: list[tuple[float, float, float]]
+
+
 class Hnas(SearchMethod):
     """Score a pool, then let Bayesian optimisation choose how to weigh the scores."""
 
@@ -163,11 +179,11 @@ class Hnas(SearchMethod):
         metrics = tuple(dict.fromkeys((self.options.metric, "kappa")))
         return pool, score_pool(self.context, self.options, pool, metrics, "score")
 
-    def _score(self) -> Json:
+    def _score(self) -> Scored:
         pool, _ = self._scores()
-        return {"pool": len(pool), "metric": self.options.metric, "replicates": self.options.replicates}
+        return Scored(pool=len(pool), metric=self.options.metric, replicates=self.options.replicates)
 
-    def _search(self) -> Json:
+    def _search(self) -> Boosted:
         context, options = self.context, self.options
         pool, scores = self._scores()
         objective = make_objective(scores, options.metric, options.penalty)
@@ -177,12 +193,12 @@ class Hnas(SearchMethod):
         best = max(history, key=lambda one: one.accuracy)
         log_mu, quantile = boosted.tried[history.index(best)]
         mu, nu = objective.parameters(log_mu, quantile)
-        return {
-            "architecture": str(best.architecture),
-            "accuracy": best.accuracy,
-            "accuracy_on": Evaluator(context, "search").accuracy_on,
-            "evaluations": len(history),
-            "mu": mu,
-            "nu": nu,
-            "tried": [[*pair, one.accuracy] for pair, one in zip(boosted.tried, history, strict=True)],
-        }
+        return Boosted(
+            architecture=str(best.architecture),
+            accuracy=best.accuracy,
+            accuracy_on=Evaluator(context, "search").accuracy_on,
+            evaluations=len(history),
+            mu=mu,
+            nu=nu,
+            tried=[(*pair, one.accuracy) for pair, one in zip(boosted.tried, history, strict=True)],
+        )

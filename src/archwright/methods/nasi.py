@@ -31,8 +31,8 @@ from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
-from archwright.runs.files import Json
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
@@ -128,6 +128,20 @@ class Accumulator:
         self.total, self.largest, self.traces = state["total"], state["largest"], list(state["traces"])
 
 
+class MeanTrace(StageResult):
+    """Of random sub-networks."""
+
+    mean: float
+    deviation: float
+
+
+class AtInitialisation(Choice):
+    """The choice and the mean gradients (slots, choices) of each decision that it was made by."""
+
+    alpha: dict[str, list[list[float]]]
+    mean_trace: float
+
+
 class Nasi(SearchMethod):
     """NAS at initialisation."""
 
@@ -196,7 +210,7 @@ class Nasi(SearchMethod):
 
     # --- stages ---
 
-    def _nu(self) -> Json:
+    def _nu(self) -> MeanTrace:
         """Mean trace over random sub-networks, eq. 6.14."""
         context, space = self.context, self.space
         supernet, batches = self._supernet(), self._batches()
@@ -210,14 +224,14 @@ class Nasi(SearchMethod):
                 weights = {name: w.detach() for name, w in sample_weights(space, zeros, 1.0).items()}
                 found.append(float(trace(supernet, weights, self._batch(batches, number)).detach()))
                 bar.advance()
-        return {"mean": float(np.mean(found)), "deviation": float(np.std(found))}
+        return MeanTrace(mean=float(np.mean(found)), deviation=float(np.std(found)))
 
-    def _search(self) -> Json:
+    def _search(self) -> AtInitialisation:
         context, options, space = self.context, self.options, self.space
         supernet, batches = self._supernet(), self._batches()
         shapes = {name: choice.shape for name, choice in space.choices.items()}
         state = Accumulator(shapes)
-        mean = self.result("nu")["mean"]
+        mean = self.result("nu", MeanTrace).mean
 
         def step(position: Position) -> dict[str, float]:
             number = position.index
@@ -248,13 +262,14 @@ class Nasi(SearchMethod):
                 checkpoints=store,
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
+                on_epoch=context.run.on_epoch("search"),
             )
         delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
-        return {
-            "architecture": str(space.derive_choices(delta)),
-            "accuracy": None,
-            "accuracy_on": "nothing: the search trains no network",
-            "evaluations": 0,
-            "alpha": {name: array.tolist() for name, array in delta.items()},
-            "mean_trace": float(np.mean(state.traces)),
-        }
+        return AtInitialisation(
+            architecture=str(space.derive_choices(delta)),
+            accuracy=None,
+            accuracy_on="nothing: the search trains no network",
+            evaluations=0,
+            alpha={name: array.tolist() for name, array in delta.items()},
+            mean_trace=float(np.mean(state.traces)),
+        )

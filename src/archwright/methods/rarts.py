@@ -13,6 +13,7 @@ weights *before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half th
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,9 +21,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from archwright.costs.measure import Timing
+from archwright.costs.operations import operation_latencies
 from archwright.errors import InputError
 from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy
-from archwright.search.method import Options
+from archwright.search.configuration import AbsolutePath
+from archwright.search.method import Options, Stage
+from archwright.search.values import StageResult
 from archwright.strict import parse_json
 from archwright.supernets.cell import CellSupernet
 from archwright.training import Position, Step
@@ -41,7 +46,7 @@ class RartsOptions(DifferentiableOptions):
     y_lr_min: float | None = Field(None, ge=0, description="where it ends; that of w")
     y_schedule: ScheduleName | None = Field(None, description="how it falls; that of w")
     latency_weight: float = Field(0.0, ge=0, description="weight of the expected latency in milliseconds; 0 = off")
-    latency_table: str | None = Field(
+    latency_table: AbsolutePath | None = Field(
         None, description="JSON file {operation: milliseconds}; measured here on a search batch if not given"
     )
 
@@ -125,6 +130,12 @@ def _descend_architecture(
     problem.architecture.descend(gradient, position)
 
 
+class Latencies(StageResult):
+    """Milliseconds of each operation of the space."""
+
+    milliseconds: dict[str, float]
+
+
 class Rarts(DifferentiableSearch):
     """Relaxed architecture search."""
 
@@ -138,9 +149,18 @@ class Rarts(DifferentiableSearch):
         return 2 if self.options.fused else 4
 
     def check(self) -> None:
-        """Also reads or measures the latencies."""
+        """Also reads the latencies that are given."""
         super().check()
-        self.penalty = self._penalty()
+        if self.options.latency_table is None:
+            return
+        if not self.options.latency_weight:
+            raise InputError("a latency table beside --latency-weight", "--latency-weight 0", "Give a weight above 0.")
+        self._complete(read_latencies(Path(self.options.latency_table)))
+
+    def search_stages(self) -> list[Stage]:
+        """Latencies first, where they count: measured once, a resumed search goes by the same."""
+        latencies = [Stage("latencies", "latencies of the operations", self._latencies)]
+        return [*(latencies if self.options.latency_weight else []), *super().search_stages()]
 
     def make_copies(self, network: CellSupernet) -> list[WeightCopy]:
         """Both w and y, from the same start."""
@@ -166,23 +186,16 @@ class Rarts(DifferentiableSearch):
             found["expected_latency_ms"] = cost / self.penalty.weight
         return found
 
-    def _penalty(self) -> LatencyPenalty | None:
+    def _latencies(self) -> Latencies:
         o, task = self.options, self.context.task
-        space = task.space
-        if o.latency_weight == 0:
-            if o.latency_table is not None:
-                raise InputError(
-                    "a latency table beside --latency-weight", "--latency-weight 0", "Give a weight above 0."
-                )
-            return None
         if o.latency_table is not None:
-            table = read_latencies(Path(o.latency_table))
-        else:
-            from archwright.costs.measure import Timing
-            from archwright.costs.operations import operation_latencies
+            return Latencies(milliseconds=self._complete(read_latencies(Path(o.latency_table))))
+        measured = operation_latencies(task.space, task.scale, Timing(batch=o.search_batch))
+        return Latencies(milliseconds=self._complete(measured))
 
-            table = operation_latencies(space, task.scale, Timing(batch=o.search_batch))
-        known = {"none": 0.0, **table}
+    def _complete(self, table: dict[str, float]) -> dict[str, float]:
+        """``table`` for the operations of the space, of which none may be missing."""
+        space, known = self.context.task.space, {"none": 0.0, **table}
         missing = [name for name in space.operations if name not in known]
         if missing:
             raise InputError(
@@ -190,8 +203,16 @@ class Rarts(DifferentiableSearch):
                 f"a table without {', '.join(missing)}",
                 "Add them, in milliseconds, or leave latency_table out to measure on this device.",
             )
-        milliseconds = torch.tensor([known[name] for name in space.operations], dtype=torch.float64)
-        return LatencyPenalty(milliseconds, o.latency_weight, self.space.operation_decisions)
+        return {name: known[name] for name in space.operations}
+
+    @cached_property
+    def penalty(self) -> LatencyPenalty | None:
+        """The latency term, by what the stage ``latencies`` found."""
+        if not self.options.latency_weight:
+            return None
+        found, space = self.result("latencies", Latencies).milliseconds, self.context.task.space
+        milliseconds = torch.tensor([found[name] for name in space.operations], dtype=torch.float64)
+        return LatencyPenalty(milliseconds, self.options.latency_weight, self.space.operation_decisions)
 
 
 def read_latencies(path: Path) -> dict[str, float]:

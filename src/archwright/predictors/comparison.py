@@ -10,7 +10,6 @@ from scipy.stats import kendalltau, spearmanr
 
 from archwright.errors import InputError
 from archwright.predictors.hierarchical import fit_hierarchical
-from archwright.predictors.mlp import MlpPredictor
 from archwright.predictors.staged import checked_rows, fit_bilinear, fit_full_bilinear, fit_quadratic
 from archwright.solvers.problem import StagedChoice
 
@@ -67,6 +66,8 @@ def compare_predictors(
 
     def hierarchical(train: Ints, test: Ints) -> Floats:
         return fit_hierarchical(choices[train], y[train], attributes, log_error=log_error).predict(choices[test])
+
+    from archwright.predictors.mlp import MlpPredictor  # brings torch
 
     predictors: dict[str, HeldOut] = {
         "additive": additive,

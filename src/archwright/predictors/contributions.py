@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from archwright.predictors.staged import StagedEstimate
-from archwright.runs.files import Json
-from archwright.spaces.mbconv_scale import MbConvScale
+
+if TYPE_CHECKING:
+    from archwright.runs.files import Json
+    from archwright.spaces.mbconv_scale import MbConvScale
 
 Floats = NDArray[np.float64]
 

@@ -21,7 +21,8 @@ from archwright.data.request import load_data
 from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import read_json
-from archwright.search.engine import SearchResult, resume, search
+from archwright.search.answer import Answer
+from archwright.search.engine import resume, search
 from archwright.solvers import Solution, StagedChoice, StagedProblem, evolution, frank_wolfe, milp, pareto
 from archwright.solvers.synthetic import synthetic_problem
 
@@ -199,7 +200,7 @@ SEARCH: dict[str, Any] = {
 """About fifty minutes of training on one core."""
 
 
-def finished_search(settings: Settings) -> SearchResult:
+def finished_search(settings: Settings) -> Answer:
     """The search that table 2, figure 6 and the comparison share: started, continued or just read."""
     images = load_data(settings.images())
     scale = "mbconv-32-fast" if images.image_size == 32 else "small"
@@ -211,9 +212,9 @@ def finished_search(settings: Settings) -> SearchResult:
     return search("binas", run=folder, data=data, scale=scale, progress=settings.progress, **SEARCH)
 
 
-def search_scale(settings: Settings, result: SearchResult) -> str:
+def search_scale(settings: Settings, result: Answer) -> str:
     """At which size the search ran, in words."""
-    size = result.best["scale"]["image_size"]
+    size = (result.best.scale or {})["image_size"]
     return f"{settings.images_note()}, {size} px, {SEARCH['epochs']} + {SEARCH['supernet_epochs']} epochs, one seed"
 
 
@@ -233,7 +234,7 @@ def noise_ceiling(agreement: float | None) -> tuple[float | None, float | None]:
 def binas_2(settings: Settings) -> Outcome:
     """Rank correlations of the predictor and of its parts."""
     result = finished_search(settings)
-    ranks = result.answer["rank"]
+    ranks = result.details["rank"]
     printed = {"eq3": (0.84, 0.97), "q_beta = 0": (0.29, 0.42), "Q = 0": (0.66, 0.85)}
     names = {
         "eq3": "as published",
@@ -252,7 +253,7 @@ def binas_2(settings: Settings) -> Outcome:
         label = f"{key}, fitted to networks (5 folds)"
         rows += [Row(f"{label}: {measure}", measure, None, value) for measure, value in found.items()]
     notes = [
-        f"{ranks['networks']} random sub-networks on the supernet, {result.answer['evaluations']} rows in the pool",
+        f"{ranks['networks']} random sub-networks on the supernet, {result.evaluations} rows in the pool",
         "the paper: ImageNet at 224 px, 500 sub-networks, 2,560 validation epochs",
         "noise ceiling: what the true accuracies would reach, by Spearman-Brown from the agreement of the halves",
     ]
@@ -274,7 +275,7 @@ def binas_fig6(settings: Settings) -> Outcome:
         for stage, (gain, error) in enumerate(zip(gains.tolist(), errors.tolist(), strict=True), 1):
             rows.append(Row(f"{name}, stage {stage}", "points", None, gain, error))
     notes = [
-        *result.answer["insights"],
+        *result.details["insights"],
         "the deviation is the standard error; the paper prints bars, no numbers",
         "in the paper depth, expansion and squeeze-excite gain more in later stages, and larger kernels least of all",
     ]

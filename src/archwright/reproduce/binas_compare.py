@@ -31,16 +31,18 @@ from archwright.execution.base import Item, run_items
 from archwright.methods.binas import Binas
 from archwright.methods.binas_fast import FastPlan
 from archwright.methods.binas_plan import CANDIDATE_SHARE, STEP, Plan
+from archwright.methods.binas_tables import TableResult
 from archwright.methods.binas_trunk import Trunk
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
+from archwright.search.answer import Answer
 from archwright.search.beside import PlainTraining, train_plain
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.engine import SearchResult, reopened, resume, search
+from archwright.search.engine import reopened, resume, search
 from archwright.search.jobs import measure as accuracy_of
 from archwright.spaces.compact import CompactArchitecture
 from archwright.tables.locate import shared_data
@@ -142,10 +144,10 @@ def prepared(folder: Path, bench: Bench) -> Path:
     assert isinstance(plan, FastPlan)
     run.event("started", threads=1)
     if run.stage_result("table") is None:
-        run.finish_stage("table", method.tables.make())
+        run.finish_stage("table", method.tables.make().model_dump(mode="json"))
     if run.stage_result("plan") is None:
-        measured = Plan.model_validate(plan.make())
-        run.finish_stage("plan", equal_time(measured, bench.seconds, len(TIMES_PLAIN)).model_dump())
+        shared = equal_time(plan.make(), bench.seconds, len(TIMES_PLAIN))
+        run.finish_stage("plan", shared.model_dump(mode="json"))
     return folder
 
 
@@ -163,8 +165,8 @@ def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
 
 def limits_of(plan_run: Path) -> list[float]:
     """In milliseconds, from the table's first limit, which is the plain network's latency."""
-    table: Json = Run.open(plan_run).stage_result("table")
-    plain = table["chosen_limits_ms"][0]
+    table = TableResult.model_validate(Run.open(plan_run).stage_result("table"))
+    plain = table.chosen_limits_ms[0]
     return [round(times * plain, 4) for times in TIMES_PLAIN]
 
 
@@ -176,14 +178,16 @@ def run_arm(payload: Json, stop: Stop) -> Json:
     folder, seed, arm = Path(payload["folder"]), payload["seed"], payload["arm"]
     search_folder = folder / f"binas-{seed}"
     if arm == "BINAS":
-        answer = _search(search_folder, payload).answer
-        accuracies = [one["accuracy"] for one in answer["models"]]
-        return {"accuracies": accuracies, "networks": [one["architecture"] for one in answer["models"]]}
+        models = _search(search_folder, payload).models
+        return {
+            "accuracies": [one.accuracy for one in models],
+            "networks": [one.architecture for one in models],
+        }
     log = ItemLog(folder / "networks" / f"{arm}-{seed}.jsonl")
     return Others(search_folder, payload["limits"], log, payload["seconds"], stop).run(arm)
 
 
-def _search(folder: Path, payload: Json) -> SearchResult:
+def _search(folder: Path, payload: Json) -> Answer:
     if (folder / "run.json").exists():
         return resume(folder)
     return search(
@@ -289,8 +293,8 @@ class Others:
 
     def control(self) -> list[Tried]:
         """The answer of the tightest limit, from scratch for all of the time."""
-        answer = resume(self.folder).answer["models"][0]
-        return [self.tried(self.fast.space.parse(answer["architecture"]), self.seconds)]
+        tightest = resume(self.folder).models[0]
+        return [self.tried(self.fast.space.parse(tightest.architecture), self.seconds)]
 
     def plain(self) -> float:
         """Test accuracy of the plain network."""

@@ -22,12 +22,13 @@ from archwright.analysis.bilevel import (
 )
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import read_json, write_json
-from archwright.search.engine import SearchResult, resume, search
+from archwright.search.answer import Answer
+from archwright.search.engine import resume, search
 
 DEFAULT_SEEDS = 3
 
 
-def finished(folder: Path, method: str, **settings: Any) -> SearchResult:
+def finished(folder: Path, method: str, **settings: Any) -> Answer:
     """The search in ``folder``: started, continued or just read."""
     if (folder / "run.json").exists():
         return resume(folder)
@@ -106,16 +107,16 @@ def rarts_4(settings: Settings) -> Outcome:
             folder = settings.folder / f"{label.lower().replace(' ', '-')}-{seed}"
             given = {**TABLE_4_SETTINGS, "data": settings.images().spec, "seed": seed}
             result = finished(folder, method, **given, options=options)
-            cell = str(result.best["architecture"])
+            cell = str(result.best.architecture)
             cells[label].append(cell)
             found[label].append(
                 {
-                    "error": 100 - result.best["accuracy"],
+                    "error": 100 - (result.best.accuracy or 0.0),
                     "skips": 100 * cell.count("skip_connect") / 6,
-                    "seconds": result.answer["seconds"],
+                    "seconds": result.seconds,
                 }
             )
-            settings.progress.say(f"rarts-4 {label} seed {seed}: {result.best['accuracy']:.2f} %, {cell}")
+            settings.progress.say(f"rarts-4 {label} seed {seed}: {result.best.accuracy:.2f} %, {cell}")
     rows = []
     for label, (_, _, error, skips) in TABLE_4.items():
         values = found[label]
@@ -167,9 +168,9 @@ def rarts_2(settings: Settings) -> Outcome:
             options = {"latency_weight": weight, "latency_table": str(path), "fused": True}
             given = {**TABLE_2_SETTINGS, "data": settings.images().spec, "seed": seed}
             result = finished(settings.folder / f"weight-{weight:g}-{seed}", "rarts", **given, options=options)
-            cell = str(result.best["architecture"])
+            cell = str(result.best.architecture)
             latencies[weight].append(sum(table[word] for word in re.findall(r"\w+(?=~)", cell)))
-            notes.append(f"weight {weight:g}, seed {seed}: {result.best['accuracy']:.2f} % in the table, {cell}")
+            notes.append(f"weight {weight:g}, seed {seed}: {result.best.accuracy:.2f} % in the table, {cell}")
             settings.progress.say(f"rarts-2 weight {weight:g} seed {seed}: {latencies[weight][-1]:.3f} ms, {cell}")
     rows = [Row.of(f"latency weight {weight:g}", "ms", TABLE_2[weight], latencies[weight]) for weight in TABLE_2]
     return Outcome("nasbench201, 8 channels, 1 cell a stage, 16 px, 10 epochs, fused", rows, notes)

@@ -29,7 +29,7 @@ def nasi_search(payload: Json, stop: Stop) -> Json:
     folder = Path(payload["folder"])
     begun = (folder / "run.json").is_file()
     result = resume(folder) if begun else search("nasi", run=folder, **payload["settings"])
-    return {"architecture": result.best["architecture"], "seconds": result.answer["seconds"]}
+    return {"architecture": result.best.architecture, "seconds": result.seconds}
 
 
 @needs("nb201")

@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -81,8 +81,24 @@ def check_writable(path: Path) -> None:
 
 
 def write_json(path: Path, value: Json) -> None:
-    """Write ``value`` as readable JSON, atomically."""
-    write_atomic(path, (json.dumps(value, indent=1, sort_keys=False) + "\n").encode())
+    """Write ``value`` as readable strict JSON, atomically."""
+    write_atomic(path, (strict_json(value, indent=1) + "\n").encode())
+
+
+def strict_json(value: Json, indent: int | None = None) -> str:
+    """``value`` as JSON that any reader takes: NaN and infinite numbers, which JSON does not have, become null."""
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Json) -> Json:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def read_json(path: Path) -> Json:
@@ -108,7 +124,7 @@ def read_sealed(path: Path) -> Json:
 
 def _checksum(value: Json) -> str:
     """CRC-32 of the JSON of ``value``, whatever its white space and the order of its keys."""
-    plain = json.loads(json.dumps(value))  # keys that are numbers become text, as they do in the file
+    plain = json.loads(strict_json(value))  # as the file has it: keys that are numbers are text there
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
@@ -127,7 +143,7 @@ class JsonLines:
         """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         kept = {**record, "checksum": _checksum(record)} if self.sealed else record
-        line = (json.dumps(kept) + "\n").encode()
+        line = (strict_json(kept) + "\n").encode()
         with self.path.open("ab", buffering=0) as file:  # a buffer would try to write the rest again on closing
             start = self._whole_bytes()
             if file.tell() != start:

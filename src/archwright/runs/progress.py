@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from archwright.terminal import visible
+
+SECONDS_A_LINE = 30.0
+"""Least time between two lines of a bar that is no terminal's."""
 
 
 class Progress:
@@ -32,7 +36,7 @@ class Bar:
 
 
 class TerminalProgress(Progress):
-    """Progress on stderr by rich; where stderr is no terminal only the lines of text appear."""
+    """Progress on stderr by rich; where stderr is no terminal, a line now and then instead of a bar."""
 
     def __init__(self) -> None:
         from archwright.terminal import console
@@ -59,8 +63,33 @@ class TerminalProgress(Progress):
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
         ]
-        with RichProgress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal) as live:
+        if not self.console.is_terminal:
+            yield _PlainBar(self, title, total, done)
+            return
+        with RichProgress(*columns, console=self.console, transient=True) as live:
             yield _RichBar(live, live.add_task(title, total=total, completed=done, note=""))
+
+
+class _PlainBar(Bar):
+    """A line now and then, for logs."""
+
+    def __init__(self, progress: TerminalProgress, title: str, total: int, done: int) -> None:
+        self._progress, self._title, self._total, self._start = progress, title, total, done
+        self._done, self._note = done, ""
+        self._begin = self._said = time.monotonic()
+
+    def advance(self, count: int = 1) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._said >= SECONDS_A_LINE:
+            self._said = now
+            seconds = (now - self._begin) / max(1, self._done - self._start) * (self._total - self._done)
+            left = f", about {seconds / 60:.1f} min left" if self._done < self._total else ""
+            rest = f" ({self._note})" if self._note else ""
+            self._progress.say(f"{self._title}: {self._done:,} of {self._total:,}{left}{rest}")
+
+    def note(self, text: str) -> None:
+        self._note = text
 
 
 class _RichBar(Bar):

@@ -2,7 +2,7 @@
 
 ::
 
-    run.json         configuration, versions, device, seed (changed only by a further limit)
+    run.json         configuration, versions, device, seed, plan of stages, fingerprint of the data
     events.jsonl     what happened, append-only
     stages/NAME.json result of a finished stage; a finished stage is not redone
     items/NAME.jsonl finished work items of a stage under way
@@ -18,8 +18,9 @@ import importlib.metadata
 import os
 import platform
 import re
+import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -112,15 +113,18 @@ class Run:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 file.seek(0)
-                owner = file.read().strip() or "unknown"
+                owner = file.read().partition(" ")[0].strip() or "unknown"
                 raise RunError(
                     f"expected a run that nobody works on, got {self.folder} in use by process {owner}. "
                     "Wait for it, or stop that process."
                 ) from error
             file.truncate(0)
-            file.write(str(os.getpid()))
+            file.write(_this_process())
             file.flush()
-            yield
+            try:
+                yield
+            finally:
+                file.truncate(0)
 
     def event(self, kind: str, **fields: Json) -> None:
         """Append one event."""
@@ -180,17 +184,68 @@ class Run:
         return self.folder / "stages" / f"{name}.json"
 
     def status(self) -> str:
-        """``finished``, ``running`` (locked by a process) or ``stopped`` (resumable)."""
+        """``finished``, ``running`` (a process works on it) or ``stopped`` (resumable).
+
+        Reading it takes no lock, which could turn away a process that is just starting.
+        """
         if (self.folder / "artifacts" / "result.json").exists():
             return "finished"
         path = self.folder / "lock"
-        if path.exists():
-            with path.open("a+") as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    return "running"
-        return "stopped"
+        return "running" if path.exists() and _is_alive(path.read_text(errors="replace")) else "stopped"
+
+    def describe(self, **facts: Json) -> None:
+        """Add facts to ``run.json``, such as the plan of stages."""
+        self.header = {**self.header, **facts}
+        write_json(self.folder / "run.json", self.header)
+
+    def delete(self) -> None:
+        """Remove the folder and all in it; a run that a process works on is refused."""
+        with self.locked():
+            shutil.rmtree(self.folder)
+
+    def on_epoch(self, stage: str, **which: Json) -> Callable[[int, Mapping[str, Json]], None]:
+        """For a training loop: records an event ``epoch`` with the epoch's number (from 0) and its mean metrics."""
+
+        def record(epoch: int, metrics: Mapping[str, Json]) -> None:
+            self.event("epoch", stage=stage, **which, epoch=epoch, **metrics)
+
+        return record
+
+
+def _this_process() -> str:
+    """Number, start and machine of this process: what tells it from a later one of the same number."""
+    return f"{os.getpid()} {_started(os.getpid())} {platform.node()}"
+
+
+def _is_alive(text: str) -> bool:
+    """Whether the process that wrote ``text`` into a lock still runs; one on another machine counts as running."""
+    number, _, rest = text.partition(" ")
+    started, _, machine = rest.partition(" ")
+    if not number.isdigit():
+        return False
+    return machine != platform.node() or (started != "" and started == _started(int(number)))
+
+
+def _started(number: int) -> str:
+    """When process ``number`` started, in clock ticks of the system; empty where there is none."""
+    try:
+        state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return _alive_elsewhere(number)
+    return "" if state in "ZX" else fields[18]  # Z: ended, but not yet collected by its parent
+
+
+def _alive_elsewhere(number: int) -> str:
+    """On systems without /proc: whether there is such a process at all."""
+    if Path("/proc/self").exists():
+        return ""
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return ""
+    except OSError:
+        return "alive"
+    return "alive"
 
 
 _HEADER: dict[str, type] = {"created": str, "versions": dict, "machine": dict, "configuration": dict}

@@ -80,7 +80,13 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once."""
+        """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once.
+
+        Python takes signals in the main thread only: a search in another thread leaves them to the program around it.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
 
         def handle(number: int, _frame: FrameType | None) -> None:
             if self._signal is not None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from archwright.bounds import (
     MOST_BATCH,
@@ -23,6 +24,24 @@ from archwright.errors import InputError, unknown_name
 M = TypeVar("M", bound=BaseModel)
 
 
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute()) if path else path
+
+
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+"""A path of the user's: kept so that a run can be resumed from any folder."""
+
+
+def _absolute_source(text: str | None) -> str | None:
+    """``folder:photos`` with the whole path; what has no path stays as it is."""
+    kind, colon, path = (text or "").partition(":")
+    return f"{kind}:{_absolute(path)}" if colon and kind in ("folder", "npz", "nats", "nb201") else text
+
+
+Source = Annotated[str | None, AfterValidator(_absolute_source)]
+"""A named data set or table, with the path of a file or folder after a colon where it is the user's own."""
+
+
 class Configuration(BaseModel):
     """Everything that decides a search's answer, and where it runs."""
 
@@ -30,10 +49,8 @@ class Configuration(BaseModel):
 
     method: str = Field(description="name of the search method")
     space: str = Field("nasbench201", description="name of the search space")
-    data: str | None = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
-    benchmark: str | None = Field(
-        None, description="look accuracies up in a table (nb201, nats:PATH) instead of training"
-    )
+    data: Source = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
+    benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
     dataset: str = Field("cifar10", description="which data set of the benchmark to search on")
     seed: int = Field(0, ge=0, le=MOST_SEED, description="the search is a function of it")
     device: str = Field("auto", description="cpu, cuda, or a device of the benchmark that latency limits are for")

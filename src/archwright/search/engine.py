@@ -5,45 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
-from archwright.models import Model, load_model
-from archwright.runs.files import Json, read_json, write_json
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
+from archwright.search.answer import Answer, Found
 from archwright.search.configuration import Configuration, validated
 from archwright.search.context import Context
-from archwright.search.method import Method
+from archwright.search.method import Method, Stage
 from archwright.search.registry import methods
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """A finished search."""
-
-    folder: Path
-    answer: dict[str, Json]
-
-    @property
-    def best(self) -> dict[str, Json]:
-        """The chosen architecture and what is known of it."""
-        best: dict[str, Json] = self.answer["best"]
-        return best
-
-    @property
-    def front(self) -> list[Json]:
-        """The accuracy-cost front, where the method gives one."""
-        front: list[Json] = self.answer["front"]
-        return front
-
-    def model(self) -> Model:
-        """The trained network of the answer."""
-        return load_model(self.folder)
 
 
 def search(
@@ -54,7 +28,7 @@ def search(
     progress: Progress | None = None,
     options: dict[str, Any] | None = None,
     **settings: Any,
-) -> SearchResult:
+) -> Answer:
     """Search for an architecture.
 
     Args:
@@ -66,8 +40,8 @@ def search(
         settings: fields of :class:`~archwright.search.configuration.Configuration`.
 
     Example:
-        >>> result = search("random", space="nasbench201", data="digits", evaluations=4)  # doctest: +SKIP
-        >>> result.model().predict(["three.png"])  # doctest: +SKIP
+        >>> found = search("random", space="nasbench201", data="digits", evaluations=4)  # doctest: +SKIP
+        >>> found.best.predict(["three.png"])  # doctest: +SKIP
     """
     own = {name: settings.pop(name) for name in list(settings) if name not in Configuration.model_fields}
     values = {"method": method, **settings, "options": {**(options or {}), **own}}
@@ -78,6 +52,8 @@ def search(
         values["options"]["minutes"], minutes = minutes, None  # it plans with them, and need not be stopped
     values = chosen.completed(values)
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
+    kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
+    configuration = configuration.model_copy(update={"options": kept})
     if "dataset" in settings and configuration.benchmark is None:
         raise InputError("a benchmark beside --dataset", "a search on images (--data), which are the data set")
     stop, progress = Stop(minutes), progress or Progress()
@@ -102,7 +78,7 @@ def resume(
     remeasure: bool = False,
     minutes: float | None = None,
     progress: Progress | None = None,
-) -> SearchResult:
+) -> Answer:
     """Continue a run where it stopped; a finished one returns its answer.
 
     Args:
@@ -119,12 +95,8 @@ def resume(
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
     prepared = reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
-    answer = run.folder / "artifacts" / "result.json"
-    if answer.exists():
-        found = read_json(answer)
-        if not isinstance(found, dict) or not isinstance(found.get("best"), dict):
-            raise RunError(f"expected the answer of a search in {answer}, got something else.")
-        return SearchResult(run.folder, found)
+    if run.status() == "finished":
+        return Answer.read(run.folder)
     prepared.check()
     return _finish(prepared, resumed=True)
 
@@ -149,7 +121,7 @@ def _forget_latencies(method: Method) -> None:
         run.reopen({}, method.redone_for_latency)
 
 
-def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> SearchResult:
+def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> Answer:
     """The answer of a finished run with further latency limits; it is as before where one of them cannot be met."""
     method = reopened(run, stop, progress)
     before = method.limits
@@ -191,7 +163,7 @@ def _say_differences(context: Context) -> None:
         run.event("damaged", what=text)
 
 
-def _finish(method: Method, resumed: bool = False) -> SearchResult:
+def _finish(method: Method, resumed: bool = False) -> Answer:
     """Do the stages that are not done yet, under the run's lock."""
     context = method.context
     run = context.run
@@ -200,11 +172,14 @@ def _finish(method: Method, resumed: bool = False) -> SearchResult:
         if resumed:
             _say_differences(context)
         try:
-            for stage in method.stages():
+            stages = method.stages()
+            _keep_plan(context, stages)
+            for number, stage in enumerate(stages, 1):
                 if run.stage_result(stage.name) is not None:
                     continue
-                run.event("stage", name=stage.name)
-                run.finish_stage(stage.name, stage.work())
+                run.event("stage", name=stage.name, title=stage.title)
+                context.progress.say(f"{number} of {len(stages)}: {stage.title}")
+                run.finish_stage(stage.name, stage.work().model_dump(mode="json"))
         except Interrupted as error:
             run.event("interrupted", why=str(error))
             raise Interrupted(
@@ -212,18 +187,33 @@ def _finish(method: Method, resumed: bool = False) -> SearchResult:
             ) from error
         seconds = round(_seconds_spent(run), 3)
         c = context.configuration
-        answer = {
-            "method": c.method,
-            "space": c.space,
-            "data": c.data or c.benchmark,
-            "seed": c.seed,
-            **method.result("answer"),
-            "seconds": seconds,
-            "run": str(run.folder),
-        }
-        write_json(run.artifact("result.json"), answer)
+        found = method.result("answer", Found)
+        answer = Answer(
+            **dict(found),
+            method=c.method,
+            space=c.space,
+            data=c.data or c.benchmark,
+            seed=c.seed,
+            seconds=seconds,
+            run=str(run.folder),
+        )
+        answer.save()
         run.event("finished", seconds=seconds)
-    return SearchResult(run.folder, answer)
+    return answer
+
+
+def _keep_plan(context: Context, stages: list[Stage]) -> None:
+    """Write the plan and the data's fingerprint into the run; resumed, refuse other images than it began with."""
+    run, plan = context.run, [{"name": stage.name, "title": stage.title} for stage in stages]
+    data = context.task.data if context.configuration.data is not None else None
+    fingerprint = None if data is None else data.fingerprint
+    if "plan" in run.header and run.header.get("fingerprint") != fingerprint:
+        raise RunError(
+            f"expected the images that the run in {run.folder} began with, got others in {context.configuration.data} "
+            "(their fingerprint differs). Put them back, or start a new search."
+        )
+    if run.header.get("plan") != plan:
+        run.describe(plan=plan, fingerprint=fingerprint)
 
 
 def _seconds_spent(run: Run) -> float:

@@ -47,8 +47,14 @@ class Evaluator:
         needs = () if task.table is not None else task.data_request.needs
         items = {str(a): Item(str(a), self._payload(a), needs) for a in architectures}
         work = look_up if task.table is not None else train_and_measure
-        results = run_items(self.context.executor, work, list(items.values()), self.log, self.context.stop, bar)
+        executor, stop = self.context.executor, self.context.stop
+        results = run_items(executor, work, list(items.values()), self.log, stop, bar, self._record)
         return [results[str(a)]["accuracy"] for a in architectures]
+
+    def _record(self, key: str, result: Json) -> None:
+        """One event an epoch of an evaluation, wherever it ran."""
+        for epoch, metrics in enumerate(result.get("epochs", ())):
+            self.context.run.on_epoch(self.stage, architecture=key)(epoch, metrics)
 
     def _payload(self, architecture: Architecture) -> Json:
         context, c, task = self.context, self.context.configuration, self.context.task

@@ -2,36 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
-
 from archwright.models import Model
 from archwright.search.context import Context
 from archwright.search.jobs import measure, train_network, training_job
+from archwright.search.values import Trained
 from archwright.spaces.base import Architecture, Network, Scale
-
-
-class Trained(BaseModel):
-    """What is known of a trained answer; accuracies in percent, files relative to the run.
-
-    Attributes:
-        accuracy: on the test part, which nothing before has seen.
-        accuracy_interval: its 95 % confidence interval.
-        accuracy_on: what it was measured on, for people.
-        validation_accuracy: on the part that answers are compared by.
-        epochs: of its training.
-        model: the safetensors file.
-        onnx: the ONNX file, where one was asked for.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    accuracy: float
-    accuracy_interval: tuple[float, float]
-    accuracy_on: str
-    validation_accuracy: float
-    epochs: int
-    model: str
-    onnx: str | None = None
 
 
 def train_answer(context: Context, architecture: Architecture, name: str = "best") -> Trained:
@@ -45,7 +20,7 @@ def train_answer(context: Context, architecture: Architecture, name: str = "best
     network = job.network()
     steps = recipe.epochs * max(1, len(task.data.train) // recipe.batch_size)
     with context.progress.task("training", steps) as bar:
-        train_network(network, job, context.stop, on_step=lambda _: bar.advance())
+        train_network(network, job, context.stop, lambda _: bar.advance(), context.run.on_epoch("train"))
     return keep_answer(context, network, architecture, task.scale, name, recipe.epochs)
 
 

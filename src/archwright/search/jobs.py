@@ -6,6 +6,7 @@ Payloads are JSON, so that an item runs the same here, in another process or on 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +24,7 @@ from archwright.search.context import Context
 from archwright.spaces.base import Architecture, Network, Space
 from archwright.spaces.registry import spaces
 from archwright.tables.base import Benchmark, load_benchmark
-from archwright.training import Accuracy, Recipe, evaluate, train
+from archwright.training import Accuracy, Position, Recipe, evaluate, train
 
 
 @lru_cache(maxsize=2)
@@ -100,24 +101,39 @@ def train_and_measure(payload: Json, stop: Stop) -> Json:
     job = TrainingJob.from_json(payload)
     network = job.network()
     begin = time.perf_counter()
-    accuracy = train_network(network, job, stop)
+    accuracy, epochs = train_network(network, job, stop)
     store = _store(job)
     if store is not None:
         store.clear()
-    return {"accuracy": accuracy.percent, "loss": accuracy.loss, "seconds": round(time.perf_counter() - begin, 3)}
+    seconds = round(time.perf_counter() - begin, 3)
+    return {"accuracy": accuracy.percent, "loss": accuracy.loss, "seconds": seconds, "epochs": epochs}
 
 
-def train_network(network: Network, job: TrainingJob, stop: Stop, on_step: Any = None) -> Accuracy:
-    """Train ``network`` in place by the job's recipe and measure it on the job's split."""
+def train_network(
+    network: Network,
+    job: TrainingJob,
+    stop: Stop,
+    on_step: Callable[[Position], None] | None = None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+) -> tuple[Accuracy, list[dict[str, float]]]:
+    """Train ``network`` in place by the job's recipe; its accuracy on the job's split, and all epochs' metrics."""
     data = load_data(job.data)
     recipe = Recipe(**job.recipe)
     batches = Batches(
         data, "train", recipe.batch_size, seed=job.seed, augment=Augmentation.default_for(data), device=job.device
     )
-    train(
-        network, batches, recipe, seed=job.seed, device=job.device, checkpoints=_store(job), stop=stop, on_step=on_step
+    epochs = train(
+        network,
+        batches,
+        recipe,
+        seed=job.seed,
+        device=job.device,
+        checkpoints=_store(job),
+        stop=stop,
+        on_step=on_step,
+        on_epoch=on_epoch,
     )
-    return measure(network, data, job.split, job.device)
+    return measure(network, data, job.split, job.device), epochs
 
 
 def measure(network: Network, data: ImageData, split: str, device: str) -> Accuracy:

@@ -1,41 +1,41 @@
-"""What a search method is: named stages over one context.
-
-The contract (checked for every registered method by :func:`archwright.testing.check_method`):
-
-- ``check`` refuses what cannot work before anything expensive starts;
-- each stage is a function of the configuration and the stages before it; it returns JSON that is kept, and saves as it
-  goes, so that a run killed anywhere and resumed gives the same answer;
-- randomness comes from :meth:`Context.rng`, keyed by the seed and what it is for;
-- the last stage returns the answer: ``best`` with ``architecture`` and ``accuracy``, ``accuracy_on``, ``evaluations``.
-"""
+"""What a search method is: named stages over one context. The contract is in the docstring of :class:`Method`."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from archwright.bounds import MOST_COUNT, MOST_NUMBER
 from archwright.errors import InputError, RunError
-from archwright.runs.files import Json
+from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import validated
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import train_answer
+from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.topology import topology_json
+
+R = TypeVar("R", bound=StageResult)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A named part of a method; ``work`` returns JSON."""
+    """A part of a method.
+
+    Attributes:
+        name: of its files in the run.
+        title: what people read while it works.
+        work: does it, saving as it goes, and returns what later stages need.
+    """
 
     name: str
     title: str
-    work: Callable[[], Json]
+    work: Callable[[], StageResult]
 
 
 class Options(BaseModel):
@@ -55,7 +55,42 @@ class Options(BaseModel):
 
 
 class Method(ABC):
-    """A search method on a context. Subclasses set ``Options`` and list their stages."""
+    """A search method on a context. Subclasses set ``name`` and ``Options`` and list their stages.
+
+    The engine calls, in this order (a resumed run begins at the top again, in a new process):
+
+    1. ``Method(context)`` validates ``options``; nothing is loaded, and there may be no run folder yet.
+    2. :meth:`check` refuses what cannot work, before anything expensive and before a folder exists.
+    3. :meth:`estimate_seconds`, once, for a new run: what people are told before it starts.
+    4. :meth:`stages`: the plan. It depends on the configuration alone, so that it is the same in every session.
+    5. ``stage.work()`` of each stage that the run has no result of yet, in order. What it returns is kept in
+       ``stages/NAME.json``, its checkpoints are dropped, and it is never called again.
+    6. The last stage is called ``answer`` and returns a :class:`~archwright.search.answer.Found`.
+
+    What a stage must keep to:
+
+    - It is a function of the configuration and of earlier results, which it reads by :meth:`result`. Attributes set by
+      an earlier stage are not there after a resume.
+    - Randomness comes from :meth:`Context.rng <archwright.search.context.Context.rng>`, by the seed and its purpose.
+    - It saves as it goes (``evaluate_proposals``, ``training.drive`` and ``run_items`` do), polls ``context.stop``, and
+      called again after a kill it goes on and ends with the same result.
+    - The test part of the data is looked at by :mod:`archwright.search.final` only.
+
+    All of it is checked for every registered method by :func:`archwright.testing.check_method`.
+
+    Example: a search that takes the first architecture it draws (:class:`SearchMethod` trains, tests and answers).
+
+        class First(SearchMethod):
+            name = "first"
+            Options = Options
+
+            def search_stages(self):
+                return [Stage("search", "draw one architecture", self._draw)]
+
+            def _draw(self):
+                drawn = self.context.task.space.sample(self.context.rng("first"))
+                return Choice(architecture=str(drawn), accuracy=None, accuracy_on="nothing", evaluations=0)
+    """
 
     name: ClassVar[str]
     Options: ClassVar[type[Options]]
@@ -99,19 +134,25 @@ class Method(ABC):
     def stages(self) -> list[Stage]:
         """In order."""
 
-    def result(self, stage: str) -> Json:
+    def result(self, stage: str, kind: type[R]) -> R:
         """What an earlier stage returned."""
-        found = self.context.run.stage_result(stage)
+        run = self.context.run
+        found = run.stage_result(stage)
         if found is None:
             raise RuntimeError(f"stage {stage!r} has not finished")
-        return found
+        try:
+            return kind.model_validate(found)
+        except ValidationError as error:
+            raise RunError(
+                f"expected the result of stage {stage!r} in {run.folder}, got a damaged or altered file "
+                f"({error.errors()[0]['msg']})."
+            ) from error
 
 
 class SearchMethod(Method):
     """A method whose first stages choose one architecture; training and testing it is common to all.
 
-    Subclasses give :meth:`search_stages`; the last of them returns at least ``architecture``, ``accuracy`` (what the
-    search saw, or None), ``accuracy_on`` and ``evaluations``.
+    Subclasses give :meth:`search_stages`; the last of them returns a :class:`~archwright.search.values.Choice`.
     """
 
     @abstractmethod
@@ -147,31 +188,35 @@ class SearchMethod(Method):
 
     def chosen(self, stage: str) -> Architecture:
         """The architecture that ``stage`` ended with."""
-        architecture: Architecture = self.context.task.space.parse(self.result(stage)["architecture"])
+        architecture: Architecture = self.context.task.space.parse(self.result(stage, Choice).architecture)
         return architecture
 
-    def _train(self, stage: str) -> Json:
+    def _train(self, stage: str) -> Trained:
         """Train the choice for longer, test it once, save the model."""
-        return train_answer(self.context, self.chosen(stage)).model_dump(mode="json")
+        return train_answer(self.context, self.chosen(stage))
 
-    def _answer(self, stage: str) -> Json:
+    def _answer(self, stage: str) -> Found:
         task, table = self.context.task, self.context.task.table
-        search = self.result(stage)
-        architecture = self.chosen(stage)
+        choice, architecture = self.result(stage, Choice), self.chosen(stage)
         if not task.feasible(architecture):
             raise RunError(f"the chosen architecture {architecture} breaks the limits; this is a bug.")
-        best: dict[str, Json] = {"architecture": str(architecture)}
+        known: dict[str, Any] = {}
         if table is not None:
             split, epochs = table.report_protocol
             tests = {d: table.accuracy(architecture, d, epochs, split) for d in table.datasets}
             dataset = task.configuration.dataset
-            best["accuracy"] = tests[dataset]
-            best["accuracy_on"] = f"{dataset} {split} after {epochs} epochs ({table.name} table)"
-            best["tests"] = tests
+            known["accuracy"] = tests[dataset]
+            known["accuracy_on"] = f"{dataset} {split} after {epochs} epochs ({table.name} table)"
+            known["tests"] = tests
         if self.trains_answer:
-            best |= self.result("train")
-        topology = topology_json(architecture)
-        if topology:
-            best["topology"] = topology
-        best["search_accuracy"], best["search_accuracy_on"] = search["accuracy"], search["accuracy_on"]
-        return {"best": best | task.costs(architecture), "front": [], "evaluations": search["evaluations"]}
+            known |= self.result("train", Trained).model_dump()
+            known["scale"] = task.scale.to_dict()
+        best = Candidate(
+            architecture=str(architecture),
+            search_accuracy=choice.accuracy,
+            search_accuracy_on=choice.accuracy_on,
+            topology=topology_json(architecture) or None,
+            **known,
+            **task.costs(architecture),
+        )
+        return Found(best=best, evaluations=choice.evaluations)

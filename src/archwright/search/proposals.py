@@ -9,10 +9,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from archwright.errors import InfeasibleError, Interrupted
-from archwright.runs.files import Json
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice
 from archwright.spaces.base import Architecture
 
 Propose = Callable[[Sequence[Evaluated], int], Architecture]
@@ -49,16 +49,16 @@ class ProposalSearch(SearchMethod):
         """One stage."""
         return [Stage("search", "evaluate architectures", self._search)]
 
-    def _search(self) -> Json:
+    def _search(self) -> Choice:
         context = self.context
         history = evaluate_proposals(context, "search", self.propose, self.options.evaluations, self.batch)
         best = max(history, key=lambda one: one.accuracy)
-        return {
-            "architecture": str(best.architecture),
-            "accuracy": best.accuracy,
-            "accuracy_on": Evaluator(context, "search").accuracy_on,
-            "evaluations": len(history),
-        }
+        return Choice(
+            architecture=str(best.architecture),
+            accuracy=best.accuracy,
+            accuracy_on=Evaluator(context, "search").accuracy_on,
+            evaluations=len(history),
+        )
 
 
 def evaluate_proposals(

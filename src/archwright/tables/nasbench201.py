@@ -97,18 +97,16 @@ class CompactTable(NasBench201Table):
         """27 devices; the number behind the name is the batch size."""
         return tuple(str(name) for name in self._archive["latency_devices"])
 
-    def latencies_ms(self, device: str) -> NDArray[np.float64]:
+    def latencies_ms(self, device: str) -> NDArray[np.floating[Any]]:
         """Latency of all cells on ``device``, (15625,), in lexicographic order."""
         if device not in self.devices:
             raise unknown_name("device", device, self.devices)
-        return self.column("latency_ms")[:, self.devices.index(device)].astype(np.float64)
+        return self.column("latency_ms")[:, self.devices.index(device)]
 
     def latency_ms(self, architecture: Architecture, device: str) -> float:
         """One look-up."""
         assert isinstance(architecture, Cell201)
-        if device not in self.devices:
-            raise unknown_name("device", device, self.devices)
-        return float(self.column("latency_ms")[architecture.index, self.devices.index(device)])
+        return float(self.latencies_ms(device)[architecture.index])
 
 
 class NatsTable(NasBench201Table):

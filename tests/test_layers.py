@@ -1,0 +1,81 @@
+"""Imports point one way: each room of the package knows those below it only; some need no torch at all."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import archwright
+
+PACKAGE = Path(archwright.__file__).parent
+FRAME = {"search"}
+METHODS = {"methods"}
+TOP = {"analysis", "reproduce", "report", "cli", "testing", "__main__"}
+"""What stands on everything; nothing below imports them."""
+WITHOUT_TORCH = ("solvers", "predictors")
+LATE = {"predictors/mlp.py"}
+"""Modules that import torch on first use, being imported themselves on first use."""
+
+
+def room_of(path: Path) -> str:
+    """``search`` for ``search/task.py``; ``models`` for ``models.py``."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[str]:
+    """Rooms that a module imports anywhere, also inside functions; what is only for type checkers does not count."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for inner in ast.walk(node)
+    }
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        found |= {name.split(".")[1] for name in names if name.startswith("archwright.")}
+    return found
+
+
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_imports_only_what_is_below_it(path: Path) -> None:
+    room = room_of(path)
+    if room in TOP:
+        return
+    above = TOP | (set() if room in METHODS else METHODS) | (set() if room in METHODS | FRAME else FRAME)
+    assert not imports(path) & above, f"{room} stands below {sorted(imports(path) & above)}"
+
+
+def test_the_oracle_sees_imports() -> None:
+    """Of the frame by methods, and of the engine by the package's own function, inside a function."""
+    assert "search" in imports(PACKAGE / "methods" / "baselines.py")
+    assert "search" in imports(PACKAGE / "search" / "__init__.py")
+
+
+@pytest.mark.parametrize("room", WITHOUT_TORCH)
+def test_solvers_and_predictors_need_no_torch(room: str) -> None:
+    modules = [path for path in MODULES if room_of(path) == room and str(path.relative_to(PACKAGE)) not in LATE]
+    names = [".".join(("archwright", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in modules]
+    names = [name.removesuffix(".__init__") for name in names]
+    code = f"import sys, {', '.join(names)}; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0, names
+
+
+def test_registries_and_limits_need_no_torch() -> None:
+    code = (
+        "import sys, archwright.search.registry, archwright.spaces.registry, archwright.data.registry, "
+        "archwright.proxies.registry, archwright.tables.registry, archwright.costs.limits; "
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
