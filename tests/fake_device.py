@@ -10,11 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 DEVICE = torch.device("meta")
 NO_FLOAT64 = "Cannot convert a MPS Tensor to float64 dtype as the MPS framework doesn't support float64."
+
+
+_TAKES_CPU_INDICES = (torch.ops.aten.index.Tensor, torch.ops.aten.index_put_.default, torch.ops.aten.index_put.default)
+"""Every back end takes indices from the CPU."""
 
 
 class OnAccelerator(torch.Tensor):
@@ -54,17 +59,45 @@ class OnAccelerator(torch.Tensor):
 class FakeAccelerator(TorchDispatchMode):
     """Catches what would make a tensor on the device."""
 
+    def __enter__(self) -> FakeAccelerator:
+        super().__enter__()
+        self._constructors = _Constructors()
+        self._constructors.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._constructors.__exit__(*error)
+        super().__exit__(*error)
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return run(func, args, kwargs or {})
+
+
+class _Constructors(TorchFunctionMode):
+    """``torch.tensor`` never reaches the dispatcher: fill a CPU tensor and move it."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        target = kwargs.get("device")
+        if func in (torch.tensor, torch.as_tensor) and target is not None and torch.device(target) == DEVICE:
+            return func(*args, **{**kwargs, "device": "cpu"}).to(DEVICE)
+        if func in (torch.Tensor.__getitem__, torch.Tensor.__setitem__):  # lists of indices, too, are filled elsewhere
+            tensor, index, *rest = args
+            parts = index if isinstance(index, tuple) else (index,)
+            whole = tuple(torch.tensor(part) if isinstance(part, list) else part for part in parts)
+            return func(tensor, whole if isinstance(index, tuple) else whole[0], *rest)
+        return func(*args, **kwargs)
 
 
 def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run ``func`` on what the tensors hold, and wrap what belongs on the device."""
     given, _ = tree_flatten((args, kwargs))
     wrapped = [one for one in given if isinstance(one, OnAccelerator)]
+    if any(isinstance(one, torch.Tensor) and one.is_meta and not isinstance(one, OnAccelerator) for one in given):
+        raise RuntimeError(f"{func}: a tensor without numbers; teach this file how it was made")
     target = kwargs.get("device")
     moves = func in (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
-    if wrapped and not moves:
+    if wrapped and not moves and func not in _TAKES_CPU_INDICES:
         for one in given:
             if isinstance(one, torch.Tensor) and not isinstance(one, OnAccelerator) and one.dim() > 0:
                 raise RuntimeError(

@@ -123,19 +123,27 @@ class Wrong(NamedTuple):
     value: str
 
 
-def wrong_integers(least: float | None, most: float | None) -> Iterator[Wrong]:
-    yield from (Wrong("a word", "many"), Wrong("empty", ""), Wrong("a fraction", "1.5"), Wrong("nan", "nan"))
-    yield from (Wrong("23 digits", "1" * 23), Wrong("23 digits below zero", "-" + "1" * 23), Wrong("hex", "0x10"))
-    yield Wrong("5000 digits", "1" * 5000)
+def one_of(rare: list[Wrong], name: str) -> Wrong:
+    """One of the rarer kinds for each option: which one follows from its name."""
+    return rare[zlib.crc32(name.encode()) % len(rare)]
+
+
+def wrong_integers(name: str, least: float | None, most: float | None) -> Iterator[Wrong]:
+    yield from (Wrong("a word", "many"), Wrong("empty", ""), Wrong("23 digits", "1" * 23))
+    rare = [Wrong("a fraction", "1.5"), Wrong("nan", "nan"), Wrong("23 digits below zero", "-" + "1" * 23)]
+    yield one_of([*rare, Wrong("hex", "0x10"), Wrong("5000 digits", "1" * 5000)], name)
     if least is not None:
         yield Wrong("below", str(math.floor(least) - 1))
     if most is not None:
         yield Wrong("above", str(math.ceil(most) + 1))
 
 
-def wrong_floats(least: float | None, most: float | None, open_least: bool, open_most: bool) -> Iterator[Wrong]:
-    yield from (Wrong("a word", "many"), Wrong("empty", ""), Wrong("nan", "nan"), Wrong("two numbers", "1 2"))
-    yield from (Wrong("infinite", "inf"), Wrong("minus infinite", "-inf"), Wrong("too large", "1e400"))
+def wrong_floats(
+    name: str, least: float | None, most: float | None, open_least: bool, open_most: bool
+) -> Iterator[Wrong]:
+    yield from (Wrong("a word", "many"), Wrong("nan", "nan"), Wrong("infinite", "inf"))
+    rare = [Wrong("empty", ""), Wrong("two numbers", "1 2"), Wrong("minus infinite", "-inf")]
+    yield one_of([*rare, Wrong("too large", "1e400")], name)
     if least is not None:
         yield Wrong("below", repr(least if open_least else least - 1))
     if most is not None:
@@ -143,14 +151,15 @@ def wrong_floats(least: float | None, most: float | None, open_least: bool, open
 
 
 def wrong_choices(known: list[str]) -> Iterator[Wrong]:
-    yield from (Wrong("unknown", NONSENSE), Wrong("empty", ""), Wrong("long", "a" * 100_000))
+    yield from (Wrong("unknown", NONSENSE), Wrong("empty", ""))
     if known[0].upper() != known[0]:
         yield Wrong("other case", known[0].upper())
 
 
-def wrong_texts() -> Iterator[Wrong]:
-    yield from (Wrong("unknown", NONSENSE), Wrong("empty", ""), Wrong("long", "a" * 100_000))
-    yield from (Wrong("no UTF-8", "\udcff\udcfe"), Wrong("a path", "../../no/such/place"), Wrong("a comma", ","))
+def wrong_texts(name: str) -> Iterator[Wrong]:
+    yield from (Wrong("unknown", NONSENSE), Wrong("empty", ""))
+    rare = [Wrong("long", "a" * 100_000), Wrong("no UTF-8", "\udcff\udcfe"), Wrong("a comma", ",")]
+    yield one_of([*rare, Wrong("a path", "../../no/such/place")], name)
 
 
 def wrong_paths() -> Iterator[Wrong]:
@@ -160,24 +169,24 @@ def wrong_paths() -> Iterator[Wrong]:
 
 def wrong_values(option: click.Parameter) -> Iterator[Wrong]:
     """By the type that click knows."""
-    kind = option.type
+    kind, flag = option.type, str(option.name)
     if isinstance(kind, click.Choice):
         yield from wrong_choices([str(choice) for choice in kind.choices])
     elif isinstance(kind, click.IntRange):
-        yield from wrong_integers(kind.min, kind.max)
+        yield from wrong_integers(flag, kind.min, kind.max)
     elif isinstance(kind, click.FloatRange):
-        yield from wrong_floats(kind.min, kind.max, kind.min_open, kind.max_open)
+        yield from wrong_floats(flag, kind.min, kind.max, kind.min_open, kind.max_open)
     elif kind is click.INT:
-        yield from wrong_integers(None, None)
+        yield from wrong_integers(flag, None, None)
     elif kind is click.FLOAT:
-        yield from wrong_floats(None, None, False, False)
+        yield from wrong_floats(flag, None, None, False, False)
     elif isinstance(kind, click.Path):
         yield from wrong_paths()
     else:
-        yield from wrong_texts()
+        yield from wrong_texts(flag)
 
 
-def wrong_field_values(info: FieldInfo) -> Iterator[Wrong]:
+def wrong_field_values(name: str, info: FieldInfo) -> Iterator[Wrong]:
     """By the annotation and the bounds that pydantic knows."""
     kind = info.annotation
     if get_origin(kind) in (Union, type(int | None)):
@@ -192,11 +201,11 @@ def wrong_field_values(info: FieldInfo) -> Iterator[Wrong]:
     if get_origin(kind) is Literal:
         yield from wrong_choices([str(one) for one in get_args(kind)])
     elif kind is int:
-        yield from wrong_integers(least if gt is None else least + 1, most if lt is None else most - 1)
+        yield from wrong_integers(name, least if gt is None else least + 1, most if lt is None else most - 1)
     elif kind is float:
-        yield from wrong_floats(least, most, gt is not None, lt is not None)
+        yield from wrong_floats(name, least, most, gt is not None, lt is not None)
     elif not (info.json_schema_extra or {}).get("any_text"):  # type: ignore[union-attr]
-        yield from wrong_texts()
+        yield from wrong_texts(name)
 
 
 # --- every option of every command -----------------------------------------------------------------------------------
@@ -241,7 +250,7 @@ def option_cases() -> Iterator[Any]:
             if not isinstance(option, click.Option) or option.is_flag or option.count:
                 continue
             info = Configuration.model_fields.get(str(option.name)) if path[0] == "search" else None
-            for wrong in wrong_values(option) if info is None else wrong_field_values(info):
+            for wrong in wrong_values(option) if info is None else wrong_field_values(str(option.name), info):
                 words = ("search", next(turn)) if path[0] == "search" else path
                 yield pytest.param(
                     [*words, *SOUND.get(path, []), flag_of(option), wrong.value],
@@ -249,7 +258,7 @@ def option_cases() -> Iterator[Any]:
                 )
         if path[0] == "search":
             for name, info in own[path[1]].items():
-                for wrong in wrong_field_values(info):
+                for wrong in wrong_field_values(name, info):
                     flag = f"--{name.replace('_', '-')}"
                     yield pytest.param([*path, flag, wrong.value], id=f"{'-'.join(path)} {flag} {wrong.kind}")
 
@@ -357,12 +366,15 @@ def altered(value: Any, place: Place, new: Any) -> Any:
     return value
 
 
-def other_types(value: Any) -> Iterator[tuple[str, Any]]:
-    """Values that cannot stand for ``value``: each of another JSON type."""
-    yield from (("missing", ABSENT), ("null", None))
-    yield "an object", {"a": 1} if not isinstance(value, dict) else ["a"]
-    yield "a text", "many" if not isinstance(value, str) else {"many": 1}
-    yield "a list", [["a"]] if not isinstance(value, list) else 7
+def other_types(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Values that cannot stand for ``value``: none at all, and one of another JSON type, chosen by ``name``."""
+    others: list[tuple[str, Any]] = [("null", None)]
+    others.append(("an object", {"a": 1} if not isinstance(value, dict) else ["a"]))
+    others.append(("a text", "many" if not isinstance(value, str) else {"many": 1}))
+    others.append(("a list", [["a"]] if not isinstance(value, list) else 7))
+    yield "missing", ABSENT
+    yield others[zlib.crc32(name.encode()) % 4]
+    yield others[(zlib.crc32(name.encode()) + 2) % 4]
 
 
 def absurd(value: Any) -> Iterator[tuple[str, Any]]:
@@ -397,7 +409,7 @@ def fact_cases() -> Iterator[Any]:
     places += [(part, name) for part in ("scale", "preprocessing") for name in FACTS[part]]
     for place in places:
         value = FACTS[place[0]] if len(place) == 1 else FACTS[place[0]][place[1]]
-        for kind, new in (*other_types(value), *absurd(value)):
+        for kind, new in (*other_types(value, str(place[-1])), *absurd(value)):
             yield pytest.param(place, new, id=f"{'.'.join(map(str, place))} {kind}")
 
 
@@ -548,7 +560,7 @@ def table_cases() -> Iterator[Any]:
     for where, model in parts.items():
         for name, info in model.model_fields.items():
             optional = not info.is_required()
-            for kind, new in other_types(_example(info)):
+            for kind, new in other_types(_example(info), name):
                 if not (optional and kind in ("missing", "null")):
                     yield pytest.param((*where, name), new, id=f"{'.'.join(map(str, (*where, name)))} {kind}")
             for wrong in _beyond(info):
@@ -588,10 +600,11 @@ def test_a_latency_table_with_other_fields_is_refused(place: Place, new: Any, re
 def header_cases() -> Iterator[Any]:
     """What every run says of itself, and each of its settings."""
     for name, value in {"format": 1, "created": "", "versions": {}, "machine": {}, "configuration": {}}.items():
-        for kind, new in other_types(value):
+        for kind, new in other_types(value, name):
             yield pytest.param((name,), new, id=f"{name} {kind}")
     for name, info in Configuration.model_fields.items():
-        for kind, new in other_types({} if name in ("limits", "options") else "" if info.annotation is str else 0):
+        example: Any = {} if name in ("limits", "options") else "" if info.annotation is str else 0
+        for kind, new in other_types(example, name):
             nothing = kind in ("missing", "null") and (not info.is_required() or None in get_args(info.annotation))
             if not nothing and not (kind == "a text" and str in (get_args(info.annotation) or (info.annotation,))):
                 yield pytest.param(("configuration", name), new, id=f"configuration.{name} {kind}")

@@ -49,6 +49,18 @@ class Device:
         return {"device": self.name, "model": model, "threads": self.threads}
 
 
+def widest_float(device: torch.device) -> torch.dtype:
+    """The widest floating type of a device: float64, except on MPS, which has none wider than float32."""
+    return torch.float64 if device.type in ("cpu", "cuda", "xpu") else torch.float32
+
+
+def wait_for(device: torch.device) -> None:
+    """Return when everything queued on ``device`` is done."""
+    current = torch.accelerator.current_accelerator()
+    if current is not None and current.type == device.type:
+        torch.accelerator.synchronize(device)
+
+
 def processor_name() -> str:
     """The CPU's model name."""
     info = Path("/proc/cpuinfo")

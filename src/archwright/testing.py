@@ -305,6 +305,7 @@ class _TickingBar(Bar):
 
 def _answer(name: str, folder: Path, progress: _KillAt, settings: dict[str, Any]) -> dict[str, Any]:
     """The answer of a search, resumed if ``progress`` kills it, without times and places, and with its weights."""
+    from archwright.runs.run import Run
     from archwright.search.engine import resume, search
 
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002 - put back below
@@ -320,6 +321,9 @@ def _answer(name: str, folder: Path, progress: _KillAt, settings: dict[str, Any]
         random.setstate(states[0])
         np.random.set_state(states[1])  # noqa: NPY002
         torch.set_rng_state(states[2])
+    plan = Run.open(folder).header["plan"]
+    assert [stage["name"] for stage in plan][-1] == "answer", f"{name}: the last stage is the answer"
+    assert all(stage["title"] for stage in plan), f"{name}: every stage has a title for people"
     assert resume(folder) == result, f"{name}: resuming a finished run returns its answer"
     stored = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert stored == result.to_json(), f"{name}: the answer is plain, strict JSON"

@@ -22,6 +22,7 @@ from archwright.methods.binas_supernet import OnePath, SupernetWork, rank_correl
 from archwright.models import load_classifier, load_model
 from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.runs.progress import Progress
+from archwright.runs.run import Run
 from archwright.search.answer import Answer
 from archwright.solvers.synthetic import synthetic_problem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
@@ -112,6 +113,13 @@ def test_the_onnx_files_agree_with_the_models(finished: Answer) -> None:
         network = load_model(finished.folder / one.model)
         exported = load_classifier(finished.folder / one.onnx)
         assert torch.allclose(exported.probabilities(images), network.probabilities(images), atol=1e-5)
+
+
+def test_every_training_has_an_event_an_epoch(finished: Answer) -> None:
+    events = [event for event in Run.open(finished.folder).events() if event["kind"] == "epoch"]
+    assert {event["stage"] for event in events} == {"heaviest", "supernet", "tune"}
+    tuned = {event["model"] for event in events if event["stage"] == "tune"}
+    assert tuned == {Path(one.model).stem for one in finished.models}
 
 
 def test_insights_ranks_and_plot_are_there(finished: Answer) -> None:
@@ -293,7 +301,7 @@ def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_pa
         ({"limits": {"latency": 1.0}}, "Did you mean 'latency_ms'"),
         ({"limits": {"latency_ms": float("nan")}}, "finite number"),
         ({"space": "nasbench201"}, "the space mbconv"),
-        ({"minutes": 3.0}, "of the plan 'fast'"),
+        ({"plan_from": "nowhere"}, "of the plan 'fast'"),
         ({"benchmark": "nb201"}, "a search on images"),
         ({"channels": 8}, "no --channels"),
         ({"latency_table": "nowhere.json"}, "a latency table"),

@@ -123,3 +123,10 @@ def test_the_package_is_callable_and_holds_its_modules() -> None:
 
     assert callable(aw.search)
     assert aw.search.engine.resume is archwright.search.engine.resume
+
+
+def test_an_onnx_file_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    found = aw.search("random", run=tmp_path / "run", evaluations=1, onnx=True, **TINY)
+    assert found.best.onnx == "artifacts/best.onnx"
+    assert (tmp_path / "run" / "artifacts" / "best.onnx").stat().st_size > 0

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from archwright.cli.values import FiniteRange
+
 
 @click.command("analyze")
 @click.argument("cell")
@@ -14,7 +16,7 @@ import click
 @click.option("--image-size", type=click.IntRange(4, 512), help="Side images are resized to.")
 @click.option("--epochs", type=click.IntRange(0, 1000), default=4, show_default=True, help="Of training; 0: none.")
 @click.option("--images", type=click.IntRange(80, 10_000_000), default=1000, show_default=True, help="Trained on.")
-@click.option("--lr", type=click.FloatRange(0, 10, min_open=True), default=0.025, show_default=True)
+@click.option("--lr", type=FiniteRange(0, 10, min_open=True), default=0.025, show_default=True)
 @click.option("--channels", type=click.IntRange(4, 256), default=8, show_default=True, help="Of the small network.")
 @click.option("--cells", type=click.IntRange(3, 100), default=5, show_default=True, help="Of the small network.")
 @click.option("--grid", type=click.IntRange(2, 201), default=15, show_default=True, help="Points a side: landscape.")
@@ -48,15 +50,16 @@ def analyze_command(
     from archwright.analysis.page import AnalysisOptions, analyse, rows_of, write_page
     from archwright.data.request import DataRequest
     from archwright.errors import InputError
+    from archwright.runs.files import check_writable
     from archwright.runs.progress import TerminalProgress
+    from archwright.terminal import say, show_table
 
     chosen = [find_cell(text) for text in (cell, *compare)]
     labels = [one.label for one in chosen]
     if len(set(labels)) < len(labels):
         raise InputError("different cells", f"{', '.join(labels)}", "Give each cell once.")
     path = out or Path(f"{'-'.join(labels)}.html")
-    if path.is_dir():
-        raise InputError("a file to write the page to", f"the folder {path}", "Give --out FILE.html.")
+    check_writable(path)
     options = AnalysisOptions(
         DataRequest(data, seed, image_size), epochs, channels, cells, images, lr, grid, variance_grid, seed
     )
@@ -67,13 +70,5 @@ def analyze_command(
 
         print_json({"cells": found, "page": str(path)})
         return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("", *map(escape, labels))
-    for head, values in rows_of(found).items():
-        table.add_row(head, *values)
-    console = Console(highlight=False, soft_wrap=True)
-    console.print(table)
-    console.print(f"Page: {path}", markup=False)
+    show_table(("", *labels), [(head, *values) for head, values in rows_of(found).items()])
+    say(f"Page: {path}")

@@ -22,6 +22,7 @@ CHOICE_1_3 = click.Choice(["1", "3"])
 @click.option("--scale", "preset", default="small", show_default=True, help="Preset, as --scale of a search.")
 @click.option("--width", type=WIDTH, help="Multiplies all widths, instead of the preset's.")
 @click.option("--backend", default="eager", show_default=True, type=click.Choice(["eager", "onnxruntime"]))
+@click.option("--device", default="cpu", show_default=True, help="What runs the eager back end: cpu, cuda or mps.")
 @click.option("--threads", type=THREADS, default=1, show_default=True, help="Of the back end.")
 @click.option("--batch", type=BATCH, default=1, show_default=True, help="Images a call.")
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16", "float16"]))
@@ -40,6 +41,7 @@ def latency_command(
     preset: str,
     width: float | None,
     backend: str,
+    device: str,
     threads: int,
     batch: int,
     dtype: str,
@@ -56,6 +58,7 @@ def latency_command(
     from archwright.costs.measure import Timing
     from archwright.costs.tables import measure_table
     from archwright.data.request import DataRequest, load_data
+    from archwright.device import Device
     from archwright.errors import InputError
     from archwright.runs.files import check_writable
     from archwright.runs.progress import TerminalProgress
@@ -63,6 +66,7 @@ def latency_command(
     from archwright.spaces.registry import spaces
     from archwright.spaces.staged import StagedSpace
 
+    Device.choose(device)
     measured = spaces.get(space)
     if not isinstance(measured, StagedSpace):
         raise InputError("a space made of blocks (mbconv, compact)", repr(space))
@@ -73,11 +77,12 @@ def latency_command(
         shape = classes, image_size, int(image_channels)
     named = measured.named_scale(preset, *shape)
     chosen = measured.at_scale(named if width is None else named.changed(width=width))
-    timing = Timing(backend, threads, batch, dtype, warm_up, repeats)  # type: ignore[arg-type]
+    timing = Timing(backend, threads, batch, dtype, warm_up, repeats, processor=device)  # type: ignore[arg-type]
     scale = chosen.scale
     images_text = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes"
     images_text += f"-width{width}" * (width is not None)
-    name = f"{space}-{preset}-{images_text}-{backend}-{threads}threads-batch{batch}-{dtype}.json"
+    where = backend if device == "cpu" else f"{backend}-{device}"
+    name = f"{space}-{preset}-{images_text}-{where}-{threads}threads-batch{batch}-{dtype}.json"
     path = out or runs_root() / "latency" / name
     check_writable(path)
     log, begin = path.with_suffix(".jsonl"), time.perf_counter()

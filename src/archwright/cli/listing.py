@@ -17,7 +17,7 @@ def _lister(name: str, help_text: str, module: str, attribute: str) -> click.Com
         for entry in entries:
             click.echo(f"{entry.name:<{width}}  {entry.summary}")
 
-    return click.Command(name, callback=show, help=help_text)
+    return click.Command(name, callback=show, help=help_text, epilog=f"Example: archwright {name}")
 
 
 COMMANDS = (

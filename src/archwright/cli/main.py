@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from archwright.cli import listing
 from archwright.cli.analyze import analyze_command
+from archwright.cli.completion import completion_command
+from archwright.cli.doctor import doctor_command
 from archwright.cli.failures import Program, report_failure
 from archwright.cli.latency import latency_command
 from archwright.cli.predict import predict_command
@@ -18,7 +21,11 @@ from archwright.cli.search import SearchGroup
 from archwright.cli.values import FINITE_POSITIVE, FiniteRange
 
 
-@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Program,
+    epilog="Example: archwright search binas --data folder:photos --latency-ms 8",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
 @click.version_option(package_name="archwright")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error (before the name of the command).")
 def cli(debug: bool) -> None:
@@ -34,6 +41,8 @@ for command in (
     latency_command,
     predict_command,
     reproduce_command,
+    doctor_command,
+    completion_command,
 ):
     cli.add_command(command)
 
@@ -43,7 +52,7 @@ def runs() -> None:
     """List, show and resume runs."""
 
 
-@runs.command("list")
+@runs.command("list", epilog="Example: archwright runs list")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_list(as_json: bool) -> None:
     """The runs in ./runs (or $ARCHWRIGHT_RUNS), oldest first."""
@@ -58,7 +67,7 @@ def runs_list(as_json: bool) -> None:
         show_runs(found, damaged)
 
 
-@runs.command("show")
+@runs.command("show", epilog="Example: archwright runs show last")
 @click.argument("run", default="last")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_show(run: str, as_json: bool) -> None:
@@ -73,20 +82,46 @@ def runs_show(run: str, as_json: bool) -> None:
         show_run(found)
 
 
-@runs.command("delete")
+@runs.command("delete", epilog="Example: archwright runs delete last")
 @click.argument("names", nargs=-1, required=True, metavar="RUN...")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def runs_delete(names: tuple[str, ...], yes: bool) -> None:
     """Remove runs with all that is in their folders. RUN is a folder, a name or 'last'."""
     from archwright.runs.run import find_run
+    from archwright.terminal import say, visible
 
     for run in [find_run(name) for name in names]:
-        if yes or click.confirm(f"Remove {run.folder} ({run.status()}) for good?", abort=True, err=True):
+        if yes or click.confirm(f"Remove {visible(str(run.folder))} ({run.status()}) for good?", abort=True, err=True):
             run.delete()
-            click.echo(f"removed {run.folder}", err=True)
+            say(f"removed {run.folder}", stderr=True)
 
 
-@runs.command("resume")
+@runs.command("report", epilog="Example: archwright runs report last")
+@click.argument("names", metavar="[RUN]...", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="The page; report.html in the run, or comparison.html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def runs_report(names: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Write the page of a run; of several runs, one page that compares them. RUN is a folder, a name or 'last'."""
+    from archwright.cli.view import print_json
+    from archwright.report.page import report_comparison, report_run
+    from archwright.runs.files import write_atomic
+    from archwright.runs.run import find_run
+    from archwright.terminal import say
+
+    folders = [find_run(name).folder for name in names or ("last",)]
+    if out is not None and out.is_dir():
+        raise click.UsageError(f"--out {out} is a folder; give a file.")
+    if len(folders) == 1:
+        path = report_run(folders[0])
+        if out is not None:
+            write_atomic(out, path.read_bytes())
+            path = out
+    else:
+        path = report_comparison(folders, out or Path("comparison.html"))
+    print_json({"report": str(path)}) if as_json else say(f"Report: {path}")
+
+
+@runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
 @click.argument("run", default="last")
 @click.option(
     "--limit",
@@ -95,9 +130,14 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
     help="A further latency limit in ms, for a binas run; repeatable.",
 )
 @click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
-@click.option("--minutes", type=FiniteRange(min=0), help="Time budget of this session.")
+@click.option("--minutes", type=FiniteRange(min=0), help="How long this session may work; it can be resumed again.")
+@click.option(
+    "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_resume(run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, as_json: bool) -> None:
+def runs_resume(
+    run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, failures: int | None, as_json: bool
+) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
     from archwright.runs.progress import TerminalProgress
@@ -105,7 +145,9 @@ def runs_resume(run: str, limit: tuple[float, ...], remeasure: bool, minutes: fl
     from archwright.search.engine import resume
 
     folder = find_run(run).folder
-    found = resume(folder, latency_ms=limit, remeasure=remeasure, minutes=minutes, progress=TerminalProgress())
+    found = resume(
+        folder, latency_ms=limit, remeasure=remeasure, minutes=minutes, failures=failures, progress=TerminalProgress()
+    )
     show_answer(found, as_json)
 
 

@@ -9,7 +9,7 @@ import click
 from archwright.cli.values import COUNT, WORKERS
 
 
-@click.command("reproduce")
+@click.command("reproduce", epilog="Example: archwright reproduce thesis-7.3")
 @click.argument("name", metavar="ID", required=False)
 @click.option("--seeds", type=COUNT, help="Seeds or draws instead of the table's own number.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")

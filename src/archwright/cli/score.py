@@ -11,7 +11,7 @@ from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PIXELS, SEED, T
 from archwright.errors import InputError
 
 
-@click.command("score")
+@click.command("score", epilog="Example: archwright score --file cells.txt --metrics trace,kappa")
 @click.argument("architectures", nargs=-1)
 @click.option("--file", "path", type=click.Path(path_type=Path), help="One architecture a line; - reads stdin.")
 @click.option("--space", default="nasbench201", show_default=True, help="Their space.")

@@ -10,7 +10,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from archwright.cli.values import FINITE_POSITIVE, TEXT, FiniteRange
+from archwright.cli.values import FINITE_POSITIVE, TEXT
 from archwright.costs.limits import RESOURCES
 from archwright.search.registry import methods
 
@@ -24,7 +24,9 @@ class SearchGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """The command of one method, with all its options."""
-        if ctx.resilient_parsing or name not in methods:
+        if name not in methods:
+            if ctx.resilient_parsing:  # the shell completes: nobody reads an error
+                return None
             methods.get(name)
         return _method_command(name)
 
@@ -60,15 +62,13 @@ def _method_command(name: str) -> click.Command:
         ),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object as the last line of stdout."),
     ]
-    if "minutes" not in own.model_fields:
-        text = "Time budget; the search ends with what it has."
-        params.append(click.Option(["--minutes"], type=FiniteRange(min=0), help=text))
 
     def callback(**values: Any) -> None:
         _run(name, set(own.model_fields), values)
 
+    example = f"Example: archwright search {name} --data folder:photos --minutes 30"
     summary = next(entry.summary for entry in methods if entry.name == name)
-    return click.Command(name, params=params, callback=callback, help=f"{name}: {summary}.")
+    return click.Command(name, params=params, callback=callback, help=f"{name}: {summary}.", epilog=example)
 
 
 def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
@@ -76,12 +76,12 @@ def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.runs.progress import TerminalProgress
     from archwright.search.engine import search
 
-    run, minutes, as_json = values.pop("run"), values.pop("minutes"), values.pop("as_json")
+    run, as_json = values.pop("run"), values.pop("as_json")
     limits = {key: values.pop(f"limit_{key}") for key in RESOURCES}
     given = {key: value for key, value in values.items() if value is not None}
     options = {key: given.pop(key) for key in list(given) if key in own}
     settings = {**given, "limits": {key: list(v) if len(v) > 1 else v[0] for key, v in limits.items() if v}}
-    result = search(name, run=run, minutes=minutes, progress=TerminalProgress(), options=options, **settings)
+    result = search(name, run=run, progress=TerminalProgress(), options=options, **settings)
     show_answer(result, as_json)
 
 
@@ -92,7 +92,7 @@ def _option(name: str, info: FieldInfo, default: Any = None) -> click.Option:
     text = (info.description or "").rstrip(".") + "."
     if default is None and not info.is_required():
         default = info.get_default(call_default_factory=True)
-    text += f" [default: {default}]" if default is not None else ""
+    text += f" [default: {default}]" if default not in (None, "", {}) else ""
     if kind is bool:
         return click.Option([f"--{flag}/--no-{flag}", name], default=None, help=text)
     if get_origin(kind) is Literal:

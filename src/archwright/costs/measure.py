@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.bounds import MOST_BATCH, MOST_COUNT, MOST_THREADS
+from archwright.device import Device, processor_name, wait_for
 from archwright.errors import InputError, missing_extra
 
 Backend = Literal["eager", "onnxruntime"]
@@ -60,6 +60,7 @@ class Timing:
         warm_up: calls before the first that counts.
         repeats: calls that count.
         training: whether a call is a training step on the batch instead of a prediction.
+        processor: what the eager back end runs on: ``cpu``, ``cuda`` or ``mps``; ONNX Runtime runs on the CPU.
     """
 
     backend: Backend = "eager"
@@ -69,6 +70,7 @@ class Timing:
     warm_up: int = 10
     repeats: int = 50
     training: bool = False
+    processor: str = "cpu"
 
     @property
     def clock(self) -> Callable[[], int]:
@@ -77,7 +79,8 @@ class Timing:
         For a training step on one thread that is the processor's time, in which other work on the machine does not
         count: plans go by it. A latency is what passes on the wall.
         """
-        return time.process_time_ns if self.training and self.threads == 1 else time.perf_counter_ns
+        alone = self.training and self.threads == 1 and self.processor == "cpu"
+        return time.process_time_ns if alone else time.perf_counter_ns
 
     def __post_init__(self) -> None:
         if self.backend not in get_args(Backend):
@@ -90,6 +93,8 @@ class Timing:
             )
         if self.training and self.backend != "eager":
             raise InputError("the eager back end for training steps", self.backend)
+        if self.backend == "onnxruntime" and self.processor != "cpu":
+            raise InputError("the CPU with ONNX Runtime", self.processor, "Measure there with the eager back end.")
         bounds = {"threads": (1, MOST_THREADS), "batch": (1, MOST_BATCH), "warm_up": (0, MOST_COUNT)}
         for name, (least, most) in {**bounds, "repeats": (1, MOST_COUNT)}.items():
             if not least <= getattr(self, name) <= most:
@@ -153,18 +158,26 @@ def time_calls(
     return times_ms
 
 
+def _placed(module: nn.Module, example: torch.Tensor, timing: Timing) -> tuple[nn.Module, torch.Tensor, torch.device]:
+    """Module and example where, and of the type that, ``timing`` says."""
+    dtype, device = getattr(torch, timing.dtype), Device.choose(timing.processor).torch
+    placed = module.to(device=device, dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return placed, example.to(device=device, dtype=dtype).contiguous(memory_format=torch.channels_last), device
+
+
 def _eager_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
-    dtype = getattr(torch, timing.dtype)
-    prepared = module.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    example = example.to(dtype).contiguous(memory_format=torch.channels_last)
-    return lambda: prepared(example)
+    prepared, example, device = _placed(module, example, timing)
+
+    def call() -> None:
+        prepared(example)
+        wait_for(device)
+
+    return call
 
 
 def _training_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Callable[[], object]:
     """Forward, backward and an update by nothing, which leaves the weights as they are."""
-    dtype = getattr(torch, timing.dtype)
-    prepared = module.to(dtype=dtype, memory_format=torch.channels_last)  # type: ignore[call-overload]
-    example = example.to(dtype).contiguous(memory_format=torch.channels_last)
+    prepared, example, device = _placed(module, example, timing)
     example.requires_grad_(example.shape[1] > MOST_IMAGE_CHANNELS)
     optimizer = torch.optim.SGD(prepared.parameters(), lr=0.0, momentum=0.9, nesterov=True, weight_decay=1e-4)
 
@@ -173,6 +186,7 @@ def _training_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> 
         example.grad = None
         prepared(example).square().mean().backward()
         optimizer.step()
+        wait_for(device)
 
     return step
 
@@ -196,14 +210,11 @@ def _onnx_call(module: nn.Module, example: torch.Tensor, timing: Timing) -> Call
     return lambda: session.run(None, feed)
 
 
-def device_name() -> str:
-    """The processor's name as the system gives it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+def device_name(processor: str = "cpu") -> str:
+    """The name of what a latency is of, as the system gives it; none for a GPU that is not there."""
+    if processor.startswith("cuda"):
+        return torch.cuda.get_device_name(processor) if torch.cuda.is_available() else ""
+    return processor_name()
 
 
 def versions(backend: Backend) -> dict[str, str]:

@@ -57,12 +57,13 @@ class Provenance(_Frozen):
     warm_up: int = Field(ge=0)
     repeats: int = Field(ge=1)
     training: bool = False
+    processor: str = "cpu"
     versions: dict[str, str]
 
     @classmethod
     def here(cls, timing: Timing) -> Provenance:
         """This machine, measured as ``timing`` says."""
-        return cls(device=device_name(), versions=versions(timing.backend), **asdict(timing))
+        return cls(device=device_name(timing.processor), versions=versions(timing.backend), **asdict(timing))
 
 
 class Entry(_Frozen):
@@ -138,7 +139,7 @@ class LatencyTable(_Frozen):
                 f"one of {self.provenance.device!r}",
                 "Name that device if it is the target.",
             )
-        for name in ("backend", "threads", "batch", "dtype", "training") if timing else ():
+        for name in ("backend", "threads", "batch", "dtype", "training", "processor") if timing else ():
             wanted, found = getattr(timing, name), getattr(self.provenance, name)
             if wanted != found:
                 raise InputError(f"a latency table with {name} {wanted}", f"{found}", "Measure one for these settings.")

@@ -14,9 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from archwright.costs.measure import measure
-from archwright.data import Augmentation
 from archwright.data.detail import sufficient_size
-from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.export import has_onnx
 from archwright.methods.binas_fast import FastPlan
@@ -26,7 +24,9 @@ from archwright.methods.binas_tables import Tables
 from archwright.runs.files import inside, write_atomic
 from archwright.search.answer import Beside, Candidate, Found
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
+from archwright.search.configuration import Configuration, validated
 from archwright.search.method import Method, Options, Stage
+from archwright.search.task import OBJECT, Task
 from archwright.search.values import StageResult
 from archwright.spaces.compact import Compact
 from archwright.spaces.mbconv import MbConv
@@ -57,9 +57,10 @@ class Binas(Method):
         if values["options"].get("plan", "fast") != "fast":
             return {"space": "mbconv", **values}
         values = {"space": cls.default_space, **values}
-        if isinstance(values.get("data"), str) and values.get("image_size") is None:
-            request = DataRequest(values["data"], values.get("seed", 0), None, values.get("skip_bad", False))
-            values["image_size"] = sufficient_size(load_data(request))
+        spec = values.get("data")
+        if spec and not spec.startswith(OBJECT) and not values.get("benchmark") and values.get("image_size") is None:
+            configuration = validated(Configuration, values, "settings of a search", beside=cls.Options)
+            values["image_size"] = sufficient_size(Task(configuration).data)
         return values
 
     # --- what is searched ---
@@ -112,6 +113,11 @@ class Binas(Method):
         return self.plan.estimate_seconds()
 
     @property
+    def counts_epochs(self) -> bool:
+        """Not in the fast plan, which counts steps."""
+        return self.options.plan == "paper"
+
+    @property
     def limits(self) -> dict[str, float | list[float]]:
         """As given, else those that the finished table brought."""
         given = self.context.configuration.limits
@@ -133,7 +139,7 @@ class Binas(Method):
         plain = PlainTraining(
             recipe=self.plan.plain_recipe,
             steps=self.plan.plain_steps,
-            augment=Augmentation.default_for(data),
+            augment=context.task.augmentation(),
             seed=context.configuration.seed,
             device=context.device.name,
             checkpoints=context.run.checkpoints("beside"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from archwright.costs.additive import StagedCosts
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
-from archwright.data import Augmentation, Batches
+from archwright.data import Batches
 from archwright.errors import InputError
 from archwright.export import has_onnx
 from archwright.methods.binas_latency import MARGIN
@@ -35,7 +35,7 @@ from archwright.methods.binas_options import BinasOptions, Summary
 from archwright.methods.binas_plan import STEP, Plan, default_minutes, make_plan
 from archwright.methods.binas_tables import Tables
 from archwright.methods.binas_trunk import Trained, Trunk, order
-from archwright.models import load_model
+from archwright.models import load_member
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Candidate
@@ -121,8 +121,8 @@ class FastPlan:
     @property
     def seconds(self) -> float:
         """What the user spends."""
-        data = self.context.task.data
-        return 60 * (self.options.minutes or default_minutes(len(data.train), data.image_size))
+        minutes, data = self.context.configuration.minutes, self.context.task.data
+        return 60 * (minutes or default_minutes(len(data.train), data.image_size))
 
     def estimate_seconds(self) -> float:
         """What the user spends."""
@@ -173,7 +173,8 @@ class FastPlan:
         """
         context, limit_sets = self.context, self.tables.limit_sets
         begin, worked = time.perf_counter(), self._clock()
-        steps = self.tables.measured(STEP_TIMING, "training steps", "steps", networks=0)
+        timing = replace(STEP_TIMING, processor=context.device.name)
+        steps = self.tables.measured(timing, "training steps", "steps", networks=0)
         steps.save(context.run.artifact("steps.json"))
         factor = self._batch_factor()
         least = factor * steps.costs(self.space).problem(self.space).cost_range("latency_ms")[0]
@@ -202,7 +203,14 @@ class FastPlan:
         scale = self.space.scale
         shape = (scale.image_channels, scale.image_size, scale.image_size)
         threads, size = self.context.device.threads, batch or self.recipe.batch_size
-        timing = Timing(threads=threads, batch=size, warm_up=2, repeats=9, training=True)
+        timing = Timing(
+            threads=threads,
+            batch=size,
+            warm_up=2,
+            repeats=9,
+            training=True,
+            processor=self.context.device.name,
+        )
         return measure(network, shape, timing).median_ms
 
     def _clock(self) -> float:
@@ -212,8 +220,8 @@ class FastPlan:
 
     def _overhead_ms(self) -> float:
         """Loading and augmenting the images of a step."""
-        data = self.context.task.data
-        batches = Batches(data, "train", self.recipe.batch_size, augment=Augmentation.default_for(data))
+        task = self.context.task
+        batches = Batches(task.data, "train", self.recipe.batch_size, augment=task.augmentation())
         times = []
         for number in range(7):
             begin = self._clock()
@@ -328,7 +336,7 @@ class FastPlan:
         """Tested and saved once."""
         log, recipe, data = self.context.run.items("kept"), self.recipe, self.context.task.data
         if one.name not in log.done:
-            model = load_model(trunk.file(one.name))
+            model = load_member(trunk.file(one.name))
             epochs = max(1, round(one.steps * recipe.batch_size / len(data.train)))
             kept = keep_answer(
                 self.context,

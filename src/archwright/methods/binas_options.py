@@ -17,7 +17,7 @@ PAPER_ONLY = (
     *("estimator", "shrink", "rank_networks", "width", "supernet"),
 )
 """Options that the fast plan has no use for."""
-FAST_ONLY = ("minutes", "plan_from")
+FAST_ONLY = ("plan_from",)
 EPOCHS = ("epochs", "final_epochs")
 """Settings of a search that the fast plan, which counts steps, has no use for."""
 
@@ -36,9 +36,6 @@ class BinasOptions(Options):
 
     plan: Literal["fast", "paper"] = Field(
         "fast", description="small networks tried, trained and grown in the given time, or the paper's supernet"
-    )
-    minutes: float | None = Field(
-        None, gt=0, description="what the search may take, all in all (fast); by the number and size of the images"
     )
     plan_from: AbsolutePath | None = Field(
         None, description="run folder of an earlier search whose tables and plan are repeated step by step (fast)"

@@ -19,8 +19,10 @@ from scipy.stats import kendalltau, spearmanr
 from torch import Tensor, nn
 
 from archwright.data import Augmentation, Batches
-from archwright.models import Model, load_model
+from archwright.data.augmentation import OwnAugmentation
+from archwright.models import Model, load_member
 from archwright.predictors.comparison import compare_predictors
+from archwright.predictors.hierarchical import attributes_of
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
 from archwright.runs.files import Json
 from archwright.search.context import Context
@@ -98,7 +100,9 @@ class SupernetWork:
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
         """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
         context = self.context
-        augment = replace(Augmentation.default_for(context.task.data), autoaugment=autoaugment)
+        augment = context.task.augmentation()
+        if autoaugment is not None and not isinstance(augment, OwnAugmentation):
+            augment = replace(augment or Augmentation(), autoaugment=autoaugment)
         seed, device = context.configuration.seed, context.device.name
         return Batches(context.task.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
 
@@ -160,7 +164,7 @@ class SupernetWork:
     @cached_property
     def teacher(self) -> nn.Module:
         """The heaviest network."""
-        teacher = load_model(self.artifacts / "heaviest.safetensors").network
+        teacher = load_member(self.artifacts / "heaviest.safetensors").network
         teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return teacher.to(self.context.device.torch).eval()
 
@@ -280,7 +284,7 @@ class SupernetWork:
             self.context.task.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
         )
         right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
-        return 100 * right.double().cpu().numpy()
+        return 100 * right.cpu().double().numpy()
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
@@ -297,7 +301,10 @@ class SupernetWork:
         choices = StagedChoice(np.stack([c.depths for c in drawn]), np.stack([c.configurations for c in drawn]))
         found = rank_correlations(self.estimate(True), self.estimate(False), choices, halves)
         if networks >= FEWEST_COMPARED and np.ptp(halves.mean(1)):
-            found["fitted"] = compare_predictors(choices, halves.mean(1), len(self.space.configurations))
+            configurations = self.space.configurations
+            found["fitted"] = compare_predictors(
+                choices, halves.mean(1), len(configurations), attributes=attributes_of(configurations)
+            )
         return Ranks(ranks=found)
 
 

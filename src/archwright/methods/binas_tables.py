@@ -56,7 +56,8 @@ class Tables:
     def timing(self) -> Timing:
         """How latencies are measured."""
         o = self.options
-        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats)
+        processor = self.context.device.name if o.backend == "eager" else "cpu"
+        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats, processor=processor)
 
     @cached_property
     def counted(self) -> StagedCosts:
@@ -117,7 +118,7 @@ class Tables:
         for limit in (one.get("latency_ms", 0.0) for one in context.configuration.limit_sets):
             if limit > most:
                 context.progress.say(f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms.")
-        timed = self.options.verify and table.provenance.device == device_name()
+        timed = self.options.verify and _measured_here(table)
         reference = latency_of(self.space, self.space.lightest(), table).median_ms if timed else None
         return TableResult(
             least_ms=least,
@@ -157,8 +158,13 @@ class Tables:
     def clock(self) -> Clock | None:
         """Times networks here; None where nothing is to be timed, or the table is of another device."""
         table, reference = self.latency, self.result.reference_ms
-        if reference is None or table.provenance.device != device_name():
+        if reference is None or not _measured_here(table):
             if self.options.verify:
                 self.context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
             return None
         return Clock(self.space, table, reference, self.context.progress, self.context.stop)
+
+
+def _measured_here(table: LatencyTable) -> bool:
+    """Whether this machine has the device of ``table``."""
+    return table.provenance.device == device_name(table.provenance.processor)

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.costs.limits import met
-from archwright.data import Augmentation, Batches, Steps
+from archwright.data import Batches, Steps
 from archwright.errors import InfeasibleError
 from archwright.methods.binas_latency import Clock
 from archwright.methods.binas_plan import STEP, Plan, Wish, growth, wishes, worth
-from archwright.models import Model, load_model
+from archwright.models import Model, load_member
 from archwright.runs.files import Json
 from archwright.runs.progress import Bar
 from archwright.search.context import Context
@@ -190,7 +190,7 @@ class Trunk:
 
     def _larger(self, base: Trained, architecture: str, name: str) -> Network:
         """A network of ``architecture`` that computes what ``base`` does."""
-        network = load_model(self.file(base.name)).network
+        network = load_member(self.file(base.name)).network
         assert isinstance(network, CompactNetwork)
         smaller, larger = (self.space.parse(text) for text in (base.architecture, architecture))
         images, _ = self.batches(name).get(0, 0)
@@ -212,7 +212,7 @@ class Trunk:
     def _go_on(self, one: Trained, plan: Plan, bar: Bar) -> Trained:
         """The same network, trained on for the time of one answer."""
         what = {"architecture": one.architecture, "costs": one.costs, "latency_ms": one.latency_ms}
-        return self._train(_name(one.name, "trained"), load_model(self.file(one.name)).network, what, one, plan, bar)
+        return self._train(_name(one.name, "trained"), load_member(self.file(one.name)).network, what, one, plan, bar)
 
     def _grown(self, base: Trained, limits: Limits, plan: Plan) -> Json | None:
         """What ``base`` grows into within ``limits``; kept, as what is timed does not repeat."""
@@ -271,7 +271,7 @@ class Trunk:
         context = self.context
         seed = int(context.rng(f"batches of {name}").integers(2**31))
         data, size, device = context.task.data, self.recipe.batch_size, context.device.name
-        return Batches(data, "train", size, seed=seed, augment=Augmentation.default_for(data), device=device)
+        return Batches(data, "train", size, seed=seed, augment=context.task.augmentation(), device=device)
 
     @torch.no_grad()
     def outcomes(self, network: nn.Module) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

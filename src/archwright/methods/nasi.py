@@ -117,7 +117,7 @@ class Accumulator:
         self.largest = max(self.largest, norm)
         if self.largest > 0:
             for name, gradient in gradients.items():
-                self.total[name] += gradient / self.largest
+                self.total[name] += gradient.cpu() / self.largest
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -214,7 +214,7 @@ class Nasi(SearchMethod):
         """Mean trace over random sub-networks, eq. 6.14."""
         context, space = self.context, self.space
         supernet, batches = self._supernet(), self._batches()
-        zeros = {name: torch.zeros(choice.shape) for name, choice in space.choices.items()}
+        zeros = {name: torch.zeros(choice.shape, device=context.device.torch) for name, choice in space.choices.items()}
         found = []
         with context.progress.task("nu", self.options.nu_samples) as bar, torch.random.fork_rng(devices=[]):
             for number in range(self.options.nu_samples):
@@ -236,10 +236,11 @@ class Nasi(SearchMethod):
         def step(position: Position) -> dict[str, float]:
             number = position.index
             self._fresh_weights(supernet, options.nu_samples + number)
-            logits = {name: torch.zeros(shape, requires_grad=True) for name, shape in shapes.items()}
+            device = context.device.torch
+            logits = {name: torch.zeros(shape, device=device, requires_grad=True) for name, shape in shapes.items()}
             weights = sample_weights(space, logits, options.temperature)
             selected = options.estimator == "selected"
-            active = {name: w.detach().numpy() > 0.5 for name, w in weights.items()} if selected else None
+            active = {name: w.detach().cpu().numpy() > 0.5 for name, w in weights.items()} if selected else None
             batch = self._batch(batches, options.nu_samples + number)
             value = trace(supernet, weights, batch, active, create_graph=True)
             seen = float(value.detach())

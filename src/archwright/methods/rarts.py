@@ -190,7 +190,8 @@ class Rarts(DifferentiableSearch):
         o, task = self.options, self.context.task
         if o.latency_table is not None:
             return Latencies(milliseconds=self._complete(read_latencies(Path(o.latency_table))))
-        measured = operation_latencies(task.space, task.scale, Timing(batch=o.search_batch))
+        timing = Timing(batch=o.search_batch, processor=self.context.device.name)
+        measured = operation_latencies(task.space, task.scale, timing)
         return Latencies(milliseconds=self._complete(measured))
 
     def _complete(self, table: dict[str, float]) -> dict[str, float]:
@@ -211,7 +212,7 @@ class Rarts(DifferentiableSearch):
         if not self.options.latency_weight:
             return None
         found, space = self.result("latencies", Latencies).milliseconds, self.context.task.space
-        milliseconds = torch.tensor([found[name] for name in space.operations], dtype=torch.float64)
+        milliseconds = torch.tensor([found[name] for name in space.operations])
         return LatencyPenalty(milliseconds, self.options.latency_weight, self.space.operation_decisions)
 
 

@@ -71,7 +71,7 @@ def agreements(record: ReluRecord) -> Tensor:
     on = record.active.float()
     off = 1 - on
     same = torch.bmm(on, on.transpose(1, 2)) + torch.bmm(off, off.transpose(1, 2))
-    return same.double() * record.times[:, None, None]
+    return same.cpu().double() * record.times.cpu()[:, None, None]
 
 
 def log_determinant(kernel: Tensor) -> Tensor:
@@ -180,9 +180,10 @@ class Tally:
             self._sum(pattern, record.rows, pattern(record))
 
     def _sum(self, key: Term | Pattern, rows: Tensor, values: Tensor) -> None:
+        values = values.cpu()  # small by now; what follows needs float64, which not every accelerator has
         if key not in self._totals:
             self._totals[key] = values.new_zeros(self.architectures, *values.shape[1:])
-        self._totals[key].index_add_(0, rows, values)
+        self._totals[key].index_add_(0, rows.cpu(), values)
 
     def scores(self, examples: int) -> dict[str, Tensor]:
         """Metric name -> (A,) float64 scores for a batch of ``examples``."""

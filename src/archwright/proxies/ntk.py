@@ -143,7 +143,7 @@ def sample_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) ->
 
     The recorded loss is the batch mean, so each example's own gradient is m times its contraction. Returns (A,).
     """
-    total = torch.zeros(1)
+    total = records[0].inputs.new_zeros(1)
     for record in records:
         assert record.loss_gradients is not None
         parts = per_example_gradients(record, record.loss_gradients * record.inputs.shape[1])
@@ -153,7 +153,7 @@ def sample_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) ->
 
 def batch_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) -> Tensor:
     """Approximation of ||Theta||_tr by one mini-batch: m / gamma * ||mean gradient||^2 (eq. 6.7), (A,)."""
-    total = torch.zeros(1)
+    total = records[0].inputs.new_zeros(1)
     for record in records:
         assert record.weight_gradient is not None
         total = total + record.weight_gradient.flatten(1).square().sum(1)

@@ -158,9 +158,10 @@ def record_module(
 def record_synflow(model: nn.Module, x: Tensor) -> list[LayerRecord]:
     """The data-free pass of synflow: gradients of the summed outputs for |weights|, ones in, no batch norm, float64.
 
-    A copy of the network runs, because batch norm is taken out of it and its weights change sign and type.
+    A copy of the network runs, because batch norm is taken out of it and its weights change sign and type; on the CPU,
+    because not every accelerator has float64.
     """
-    linear = copy.deepcopy(model).double().eval()
+    linear = copy.deepcopy(model).cpu().double().eval()
     _drop_batch_norm(linear)
     calls: list[_Call] = []
     with torch.enable_grad():

@@ -104,7 +104,7 @@ class _Program:
 
     def __init__(self, operations: Tensor, weights: Weights, scale: ProxyScale, tally: Tally, kind: Pass) -> None:
         self.operations, self.weights, self.scale, self.tally, self.kind = operations, weights, scale, tally, kind
-        self.rows = torch.arange(len(operations))
+        self.rows = torch.arange(len(operations), device=operations.device)
         self.batch_norm = kind != "synflow"
         needs = tally.needs()
         self.patterns = kind == "data" and "relu" in needs
@@ -246,7 +246,7 @@ class _Program:
     def _pattern(self, x: Tensor, times: Tensor | None = None) -> None:
         if self.patterns:
             active = (x > 0).flatten(1, 3).transpose(1, 2)
-            self.tally.add_pattern(ReluRecord(self.rows, active, torch.ones(len(x)) if times is None else times))
+            self.tally.add_pattern(ReluRecord(self.rows, active, x.new_ones(len(x)) if times is None else times))
 
     def _convolve(
         self, x: Tensor, weight: Tensor, name: str, rows: Tensor, stride: int = 1, norm: bool = True
@@ -334,7 +334,11 @@ def score_stacked(
     scale = scale or ProxyScale()
     chosen = _checked(operations, images, labels, scale)
     check_batch(images, labels, proxies)
-    draw = weights or SharedWeights(seed, initialisation)
+    drawn = weights or SharedWeights(seed, initialisation)
+
+    def draw(name: str, shape: tuple[int, ...]) -> Tensor:
+        return drawn(name, shape).to(images.device)
+
     # Networks alike in their operations run in one program, so that fewer kinds of lanes occur in it.
     order = np.lexsort(np.asarray(operations).T[[5, 4, 2, 3, 1, 0]])
     parts = []
@@ -365,7 +369,8 @@ def _run_passes(
             logits = program.forward(batch)
             program.backward(_cotangent("loss", logits, labels)[None])
     if "synflow" in needs:
-        program = _Program(operations, lambda n, s: draw(n, s).double().abs(), scale, tally, "synflow")
+        # on the CPU, because not every accelerator has float64
+        program = _Program(operations.cpu(), lambda n, s: draw(n, s).cpu().double().abs(), scale, tally, "synflow")
         logits = program.forward(torch.ones(*batch.shape[:3], 1, dtype=torch.float64))
         program.backward(torch.ones_like(logits)[None])
 
@@ -391,4 +396,4 @@ def _checked(operations: NDArray[np.integer[Any]], images: Tensor, labels: Tenso
         raise InputError(
             f"{len(images)} labels below {scale.classes}", f"{len(labels)} labels up to {int(labels.max())}"
         )
-    return torch.from_numpy(table.astype(np.int64))
+    return torch.from_numpy(table.astype(np.int64)).to(images.device)

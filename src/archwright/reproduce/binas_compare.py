@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from archwright.data import Augmentation, Steps
+from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
 from archwright.execution.base import Item, run_items
@@ -301,7 +301,7 @@ class Others:
         if "plain" not in self.log.done:
             data, context = self.method.context.task.data, self.method.context
             steps = max(1, round(1000 * self.seconds / self.fast.plan.plain_step_ms))
-            augment, seed = Augmentation.default_for(data), context.configuration.seed
+            augment, seed = context.task.augmentation(), context.configuration.seed
             plain = PlainTraining(self.fast.recipe, steps, augment, seed, context.device.name, stop=self.stop)
             self.log.record("plain", train_plain(data, plain)["accuracy"])
         return float(self.log.done["plain"])

@@ -18,7 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from archwright.data import Augmentation, Batches, ImageData, Steps
+from archwright.data import Batches, ImageData, Steps
+from archwright.data.augmentation import Augment
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
@@ -70,7 +71,7 @@ class PlainTraining:
 
     recipe: Recipe
     steps: int
-    augment: Augmentation
+    augment: Augment | None
     seed: int
     device: str
     checkpoints: CheckpointStore | None = None

@@ -21,7 +21,8 @@ def train_answer(context: Context, architecture: Architecture, name: str = "best
     steps = recipe.epochs * max(1, len(task.data.train) // recipe.batch_size)
     with context.progress.task("training", steps) as bar:
         train_network(network, job, context.stop, lambda _: bar.advance(), context.run.on_epoch("train"))
-    return keep_answer(context, network, architecture, task.scale, name, recipe.epochs)
+    asked = context.configuration.onnx
+    return keep_answer(context, network, architecture, task.scale, name, recipe.epochs, onnx=asked)
 
 
 def keep_answer(
@@ -57,7 +58,7 @@ def keep_answer(
         model=f"artifacts/{path.name}",
         onnx=f"artifacts/{name}.onnx" if onnx else None,
     )
-    model = Model(network, context.task.space.name, architecture, scale, data.preprocessing)
+    model = Model(network, context.task.space_text, architecture, scale, data.preprocessing)
     model.measured = trained.model_dump(mode="json", exclude={"model", "onnx"})
     model.save(path)
     if onnx:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 
 from archwright.errors import InfeasibleError, InputError
+from archwright.solvers.highs import milp
 from archwright.solvers.problem import ABSENT, Floats, Solution, StagedChoice, StagedProblem
 
 

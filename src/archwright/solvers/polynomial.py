@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint
 from scipy.sparse import csr_array
 
 from archwright.errors import InputError
+from archwright.solvers.highs import milp
 
 Monomial = tuple[int, ...]
 """The bits of a parity, rising; empty for the constant."""

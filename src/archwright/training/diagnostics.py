@@ -71,7 +71,7 @@ def cell_state(space: CellSpace[Any], weights: Mapping[str, Tensor]) -> dict[str
     skip = space.operations.index("skip_connect") if "skip_connect" in space.operations else None
     found = {}
     for name, tensor in weights.items():
-        array = tensor.detach().double().cpu().numpy()
+        array = tensor.detach().cpu().double().numpy()
         state = {"entropy": float(-(array * np.log(np.maximum(array, 1e-300))).sum(axis=1).mean())}
         if skip is not None and name in space.operation_decisions:
             state["skip_share"] = float((space.strongest_columns(array) == skip).mean())

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from archwright.device import widest_float
 from archwright.errors import DivergedError, InputError
 from archwright.training.plain import BatchSource
 
@@ -53,7 +54,8 @@ def evaluate(
     """Accuracy of ``network`` in eval mode over one pass of ``batches`` of images (B, C, H, W) and labels (B,)."""
     network.to(device)
     correct = torch.zeros((), dtype=torch.int64, device=device)
-    loss = torch.zeros((), dtype=torch.float64, device=device)
+    wide = widest_float(torch.device(device))
+    loss = torch.zeros((), dtype=wide, device=device)
     count = 0
     with _modes_kept(network):
         network.eval()
@@ -61,7 +63,7 @@ def evaluate(
             labels = labels.to(device)
             logits = network(images.to(device)).float()
             correct += (logits.argmax(1) == labels).sum()
-            loss += F.cross_entropy(logits, labels, reduction="sum").double()
+            loss += F.cross_entropy(logits, labels, reduction="sum").to(wide)
             count += len(labels)
     if count == 0:
         raise InputError("at least one image to evaluate on", "none")

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from archwright.device import widest_float
 from archwright.errors import DivergedError
 
 WATCHED = "loss"
@@ -26,14 +27,15 @@ class Meter:
     def add(self, index: int, metrics: Mapping[str, float | Tensor]) -> None:
         """Count the metrics of step ``index``; on the CPU, where looking is free, check the loss at once."""
         for name, value in metrics.items():
-            term = torch.as_tensor(value).detach().double()
+            term = torch.as_tensor(value).detach()
+            term = term.to(widest_float(term.device))
             self._sums[name] = self._sums[name] + term if name in self._sums else term
             self._counts[name] = self._counts.get(name, 0) + 1
         if WATCHED in metrics:
             self._watch(index, torch.as_tensor(metrics[WATCHED]).detach())
 
     def _watch(self, index: int, loss: Tensor) -> None:
-        infinity = torch.full((), float("inf"), dtype=torch.float64, device=loss.device)
+        infinity = torch.full((), float("inf"), dtype=widest_float(loss.device), device=loss.device)
         bad = torch.where(torch.isfinite(loss), infinity, float(index))
         self._first_bad = bad if self._first_bad is None else torch.minimum(self._first_bad, bad)
         if loss.device.type == "cpu":

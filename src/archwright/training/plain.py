@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +55,7 @@ def plain_step(
     schedule: Schedule,
 ) -> Step:
     """One step of gradient descent on a batch; its metrics are ``loss`` and ``accuracy`` (percent) on that batch."""
-    _check_network(network, recipe)
+    check_network(network, recipe)
     _check_teacher(teacher, recipe)
     where = torch.device(device)
     if teacher is not None:
@@ -169,22 +170,23 @@ def _forward(
     return logits, loss
 
 
-def _autocast(device: torch.device, recipe: Recipe) -> torch.autocast:
+def _autocast(device: torch.device, recipe: Recipe) -> AbstractContextManager[Any]:
     """Mixed precision where it pays: bfloat16, which needs no loss scaling, on GPUs that have it in hardware."""
     mixed = (
         recipe.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     )
-    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=mixed)
+    return torch.autocast(device.type, dtype=torch.bfloat16) if mixed else nullcontext()
 
 
-def _check_network(network: nn.Module, recipe: Recipe) -> None:
+def check_network(network: nn.Module, recipe: Recipe) -> None:
     """A setting that the network cannot obey is a mistake, not a silence."""
-    for setting, attribute in (("drop_path", "drop_path"), ("auxiliary_weight", "with_auxiliary")):
-        if getattr(recipe, setting) > 0 and not hasattr(network, attribute):
+    for setting, ability in (("drop_path", "has_drop_path"), ("auxiliary_weight", "has_auxiliary")):
+        if getattr(recipe, setting) > 0 and not getattr(network, ability, False):
+            part = "paths to drop" if setting == "drop_path" else "an auxiliary classifier"
             raise InputError(
-                f"a network with {attribute!r} for a recipe with {setting} = {getattr(recipe, setting)}",
-                f"{type(network).__name__} without it",
-                f"Set {setting} to 0 in the recipe.",
+                f"a network with {part} for a recipe with {setting} = {getattr(recipe, setting)}",
+                f"{type(network).__name__} without",
+                f"Set {setting}=0 (--training {setting}=0).",
             )
 
 
