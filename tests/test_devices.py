@@ -33,7 +33,6 @@ LABELS = torch.arange(8) % 3
 SEARCHES = {
     "darts": {"search_epochs": 1, "search_batch": 32, "order": 2},
     "rarts": {"search_epochs": 1, "search_batch": 32, "latency_weight": 0.01, "selection": "perturbation"},
-    "gdas": {"search_epochs": 1, "search_batch": 32},
     "nasi": {"steps": 2, "nu_samples": 2, "proxy_batch": 16, "estimator": "selected"},
     "hnas": {"evaluations": 2, "replicates": 1, "proxy_batch": 8, "pool": 8},
 }

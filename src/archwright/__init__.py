@@ -9,9 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from archwright.ensembles import Ensemble
     from archwright.models import Model, load_model
     from archwright.search.answer import Answer
     from archwright.search.engine import resume, search
+    from archwright.search.study import Study
+    from archwright.spaces.choice_space import ChoiceSpace
 
 __version__ = "0.1.0"
 
@@ -19,10 +22,13 @@ _LAZY = {
     "search": "archwright.search.engine",
     "resume": "archwright.search.engine",
     "Answer": "archwright.search.answer",
+    "ChoiceSpace": "archwright.spaces.choice_space",
+    "Ensemble": "archwright.ensembles",
     "Model": "archwright.models",
+    "Study": "archwright.search.study",
     "load_model": "archwright.models",
 }
-__all__ = ["Answer", "Model", "__version__", "load_model", "resume", "search"]
+__all__ = ["Answer", "ChoiceSpace", "Ensemble", "Model", "Study", "__version__", "load_model", "resume", "search"]
 
 
 def __getattr__(name: str) -> Any:

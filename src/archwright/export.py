@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from archwright.ensembles import Ensemble
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.models import Classifier, Facts, Model
 from archwright.runs.files import write_atomic
@@ -32,8 +33,10 @@ def has_onnx() -> bool:
     return True
 
 
-def export_onnx(model: Model, path: Path) -> float:
+def export_onnx(model: Model | Ensemble, path: Path) -> float:
     """Write ``model`` as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
+
+    An ensemble is one graph with all its members.
 
     The metadata has ``archwright`` (all facts of the model as JSON) and, for other programs, how to make an input of an
     image: ``image_size``, ``mean``, ``std`` and ``class_names``, each JSON, and ``preprocessing``, the steps in words.

@@ -7,11 +7,12 @@ class names) and what was measured. Loading executes nothing; ``load_model(path)
 from __future__ import annotations
 
 import json
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors.torch import save as safetensors_bytes
@@ -20,6 +21,7 @@ from torch import Tensor
 from archwright.data import Preprocessing
 from archwright.data.images import BAD_IMAGE, opened
 from archwright.errors import InputError, RunError
+from archwright.references import is_local
 from archwright.runs.files import (
     Json,
     inside,
@@ -31,8 +33,12 @@ from archwright.runs.files import (
 )
 from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
-from archwright.spaces.registry import spaces
+from archwright.spaces.choice_space import SPEC
+from archwright.spaces.registry import find_space
 from archwright.strict import from_plain, parse_json
+
+if TYPE_CHECKING:
+    from archwright.ensembles import Ensemble
 
 FORMAT = 1
 
@@ -86,7 +92,7 @@ class Facts:
 
 
 class Classifier(ABC):
-    """Anything that classifies image files: a network in PyTorch, or an ONNX file."""
+    """Anything that classifies image files: a network in PyTorch, several of them, or an ONNX file."""
 
     preprocessing: Preprocessing
 
@@ -187,11 +193,22 @@ def load_classifier(path: Path | str) -> Classifier:
     return OnnxClassifier(Path(path)) if Path(path).suffix == ".onnx" else load_model(path)
 
 
-def load_model(path: Path | str) -> Model:
-    """The model saved at ``path``: a ``.safetensors`` file, or a run folder whose answer is taken."""
+def load_model(path: Path | str, space: Space[Any] | None = None) -> Model | Ensemble:
+    """What is saved at ``path``: a ``.safetensors`` file, an ensemble's folder, or a run, whose answer is taken.
+
+    Loading imports nothing that a file names: a space of your own is given as ``space``, unless it is registered or its
+    module is already imported.
+    """
+    from archwright.ensembles import MANIFEST, load_ensemble
+
     path = Path(path)
     if (path / "run.json").is_file():
         path = _model_of_run(Run.open(path))
+    return load_ensemble(path) if (path / MANIFEST).is_file() else load_member(path, space)
+
+
+def load_member(path: Path, space: Space[Any] | None = None) -> Model:
+    """The one network saved in the file ``path``; ``space`` as in :func:`load_model`."""
     if not path.is_file():
         raise InputError("a model file (.safetensors) or a finished run with a trained model", str(path))
     metadata = read_metadata(path)
@@ -199,24 +216,52 @@ def load_model(path: Path | str) -> Model:
         raise InputError("a model saved by archwright", f"{path} without its facts in the header")
     try:
         facts = Facts.read(metadata["archwright"])
-        space: Space[Any] = spaces.get(facts.space)
+    except InputError as error:
+        raise _impossible(path, error) from error
+    space = _space_of(facts.space, path) if space is None else space
+    try:
         scale = space.scale_from(facts.scale)
         space.at_scale(scale).check_scale(scale)
         architecture = space.at_scale(scale).parse(facts.architecture)
         params = space.cost(architecture, scale).params
     except InputError as error:
-        raise RunError(f"expected a model saved by archwright in {path}, got facts that cannot be: {error}") from error
+        raise _impossible(path, error) from error
     if params > stored_elements(path):  # before it is built: a damaged file must not ask for all memory
         raise RunError(f"expected the weights of a network of {params:,} parameters in {path}, got fewer.")
     network = space.build(architecture, scale)
     load_weights(network, path)
     network.eval()
-    return Model(network, space.name, architecture, scale, facts.preprocessing_of(path), facts.measured)
+    return Model(network, facts.space, architecture, scale, facts.preprocessing_of(path), facts.measured)
+
+
+def _space_of(text: str, path: Path) -> Space[Any]:
+    """The space that a file names, as far as this process knows it."""
+    module, _, _ = text.rpartition(":")
+    if ":" in text and not text.startswith(SPEC) and not is_local(text) and module not in sys.modules:
+        raise InputError(
+            f"the space {text} of the model in {path}",
+            "a process that has not imported it",
+            "Give it: archwright.load_model(path, space=...)",
+        )
+    try:
+        return find_space(text)
+    except InputError as error:
+        if is_local(text):
+            raise
+        raise _impossible(path, error) from error
+
+
+def _impossible(path: Path, error: InputError) -> RunError:
+    return RunError(f"expected a model saved by archwright in {path}, got facts that cannot be: {error}")
 
 
 def _model_of_run(run: Run) -> Path:
-    """The model file of a run; where there is none the error says why."""
-    path = inside(run.folder, "artifacts/best.safetensors")
+    """The model file (or folder, of an ensemble) of a run; where there is none the error says why."""
+    from archwright.ensembles import MANIFEST
+
+    path, several = (inside(run.folder, f"artifacts/{name}") for name in ("best.safetensors", "best"))
+    if (several / MANIFEST).is_file():
+        return several
     if not path.is_file():
         if run.configuration.get("data") is None:
             why, do = "looked accuracies up in a table and trained no network", "Search with --data to get a model."

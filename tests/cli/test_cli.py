@@ -17,7 +17,9 @@ import pytest
 from PIL import Image
 
 from archwright.cli.main import main
+from archwright.errors import Interrupted
 from archwright.runs.run import Run
+from archwright.search.engine import search
 from archwright.tables.nasbench201 import CompactTable
 
 TINY = ["--data", "digits", "--channels", "4", "--cells", "1", "--epochs", "1", "--final-epochs", "1"]
@@ -161,11 +163,13 @@ def test_an_existing_run_is_not_overwritten(archwright: Any, nb201: CompactTable
     assert (tmp_path / "mine" / "run.json").read_bytes() == before
 
 
-def test_a_tiny_budget_without_an_evaluation_exits_with_130(
-    archwright: Any, nb201: CompactTable, tmp_path: Path
-) -> None:
-    command = ["search", "random", "--benchmark", "nb201", "--evaluations", 5, "--run", tmp_path / "mine"]
-    outcome = archwright(*command, "--minutes", 0)
+def test_a_session_that_ends_at_once_exits_with_130(archwright: Any, nb201: CompactTable, tmp_path: Path) -> None:
+    def stop(event: dict[str, Any]) -> None:
+        raise Interrupted("stopped by a test")
+
+    with pytest.raises(Interrupted):
+        search("random", benchmark="nb201", evaluations=5, run=tmp_path / "mine", callbacks=[stop])
+    outcome = archwright("runs", "resume", tmp_path / "mine", "--minutes", 0)
     assert outcome.code == 130
     assert f"archwright runs resume {tmp_path / 'mine'}" in outcome.err
     assert archwright("runs", "resume", tmp_path / "mine", "--json").json["evaluations"] == 5

@@ -96,7 +96,7 @@ def test_a_table_survives_its_file(calls: list[str], tmp_path: Path) -> None:
     assert LatencyTable.load(tmp_path / "table.json") == table
     written = json.loads((tmp_path / "table.json").read_text())
     assert set(written["provenance"]) == {
-        *("device", "backend", "threads", "batch", "dtype", "warm_up", "repeats", "training", "versions")
+        *("device", "backend", "threads", "batch", "dtype", "warm_up", "repeats", "training", "processor", "versions")
     }
 
 

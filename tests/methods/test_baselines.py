@@ -117,6 +117,15 @@ def test_more_evaluations_than_architectures_within_the_limits_is_no_error(
     assert {one.architecture for one in history} == allowed
 
 
+@pytest.mark.parametrize("kind", [RandomSearch, Evolution])
+def test_a_limit_that_one_cell_in_thousands_meets_is_met(nb201: CompactTable, kind: type[ProposalSearch]) -> None:
+    """The least latency of the table: 10,000 random draws would miss it every other time."""
+    connected = np.array([NASBENCH201.is_connected(cell) for cell in NASBENCH201.enumerated()])
+    least = float(nb201.latencies_ms("pixel3")[connected].min())
+    search = method(kind, nb201, limits={"latency_ms": least}, device="pixel3", seed=3)
+    assert nb201.latency_ms(search.propose([], 0), "pixel3") == least
+
+
 def test_limits_that_nothing_meets_print_the_reachable_range(nb201: CompactTable) -> None:
     with pytest.raises(InfeasibleError, match=r"params <= 10\..*params from 73306 to 1\.\d+e\+06"):
         method(RandomSearch, nb201, limits={"params": 10.0})

@@ -9,12 +9,13 @@ from safetensors.torch import load_file
 
 sys.path.insert(0, str(Path(__file__).parent))  # for two_layer
 
-from two_layer import loss_of, make_copy, make_problem, position
+from two_layer import FixedBatch, descent, loss_of, make_copy, make_problem, position
 
 import archwright as aw
 from archwright.errors import DivergedError, InputError, Interrupted
 from archwright.methods import darts as module
 from archwright.methods.darts import (
+    exact_look_ahead_gradient,
     first_order_step,
     joint_step,
     look_ahead_gradient,
@@ -26,6 +27,8 @@ from archwright.spaces.base import Scale
 from archwright.spaces.darts import DARTS, EDGES
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import NASBENCH201
+from archwright.supernets.cell import CellSupernet
+from archwright.training.bilevel import ArchitectureParameters, Problem, WeightCopy
 from archwright.training.diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
 
 TINY = {
@@ -102,6 +105,40 @@ def test_the_implicit_gradient_is_the_exact_one(xi):
     _, (default,) = look_ahead_gradient(problem, copy, position(0), xi)
     assert torch.allclose(default, exact, rtol=1e-3, atol=1e-6)
     assert all(torch.equal(a, b) for a, b in zip(before, copy.weights, strict=True))
+
+
+@pytest.mark.parametrize("xi", [0.05, 0.5, 2.0])
+def test_the_exact_product_is_that_of_differentiating_twice(xi):
+    problem, copy = make_problem(), make_copy()
+    before = [weight.clone() for weight in copy.weights]
+    _, (found,) = exact_look_ahead_gradient(problem, copy, position(0), xi)
+    assert torch.allclose(found, exact_look_ahead(*by_hand(problem, copy), xi), rtol=1e-12, atol=1e-14)
+    assert all(torch.equal(a, b) for a, b in zip(before, copy.weights, strict=True))
+    assert problem.passes == 4  # the weights' own step is the fifth
+
+
+def test_the_published_difference_misses_the_second_order_term_of_a_supernet():
+    """At ReLU kinks its default step is off by a large part of the term; a tiny step in float64 meets the exact one."""
+    torch.manual_seed(0)
+    supernet = CellSupernet(NASBENCH201, Scale(4, 1, 3, 8, 1)).double()
+    alpha = ArchitectureParameters({"cell": torch.randn(6, 5, dtype=torch.float64)})
+    batches = [FixedBatch(seed) for seed in (1, 2)]
+    for batch, seed in zip(batches, (1, 2), strict=True):
+        images = torch.randn(8, 1, 8, 8, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        batch.batch = images, torch.arange(8) % 3
+
+    def objective(network, alphas, batch, _position):
+        return torch.nn.functional.cross_entropy(network(batch[0], module.softmax(alphas)), batch[1])
+
+    problem = Problem(objective, *batches, alpha, descent(alpha.parameters(), 0.1))
+    copy, xi = WeightCopy(supernet, descent(supernet.parameters(), 0.1)), 0.1
+    _, (exact,) = exact_look_ahead_gradient(problem, copy, position(0), xi)
+    _, (published,) = look_ahead_gradient(problem, copy, position(0), xi)
+    _, (tiny,) = look_ahead_gradient(problem, copy, position(0), xi, finite=1e-6)
+    _, validation = module._look_ahead(problem, copy, position(0), xi)
+    term = (exact - validation.architecture[0]).norm()
+    assert (tiny - exact).norm() < 1e-3 * term
+    assert (published - exact).norm() > term
 
 
 def test_second_order_darts_takes_five_passes_and_its_look_ahead_is_the_learning_rate():
@@ -268,7 +305,7 @@ def test_a_killed_search_resumes_to_the_same_answer(tmp_path, monkeypatch, metho
     from archwright.search import engine
 
     whole = aw.search(method, run=tmp_path / "whole", **TINY)
-    monkeypatch.setattr(engine, "Stop", lambda minutes: StopAfter(3))
+    monkeypatch.setattr(engine, "Stop", lambda *_: StopAfter(3))
     with pytest.raises(Interrupted):
         aw.search(method, run=tmp_path / "killed", **TINY)
     assert list((tmp_path / "killed" / "checkpoints" / "search").iterdir())
@@ -292,9 +329,29 @@ def test_a_diverging_search_stops_with_the_step(tmp_path, monkeypatch):
         aw.search("darts", run=tmp_path / "run", **TINY)
 
 
+def test_the_images_of_a_search_are_augmented_only_if_asked(tmp_path, monkeypatch):
+    seen = []
+    batches = module.Batches
+
+    def watched(*arguments, **named):
+        seen.append(named["augment"] is not None)
+        return batches(*arguments, **named)
+
+    monkeypatch.setattr(module, "Batches", watched)
+    few = {**TINY, "data": "random:classes=3,size=8,channels=1,count=160", "search_batch": 32}
+    for method in ("darts", "gdas"):
+        for augmented in (True, False):
+            seen.clear()
+            aw.search(method, run=tmp_path / f"{method}-{augmented}", **few, search_augment=augmented)
+            assert any(seen) == augmented
+
+
 def test_what_a_supernet_search_cannot_have_is_refused(tmp_path):
     with pytest.raises(InputError, match="images"):
         aw.search("darts", run=tmp_path / "run", benchmark="nb201")
+    for idle in ({"xi": 0.1}, {"product": "exact"}):
+        with pytest.raises(InputError, match="order 2"):
+            aw.search("darts", run=tmp_path / "run", **TINY, **idle)
     with pytest.raises(InputError, match="no hard limits"):
         aw.search("darts", run=tmp_path / "run", **TINY, limits={"params": 1e9})
     assert not (tmp_path / "run").exists()

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from archwright.errors import Interrupted
+from archwright.errors import InputError, Interrupted
 from archwright.runs.stop import Stop
 
 
@@ -22,6 +22,12 @@ def test_the_time_budget_ends() -> None:
     assert not stop.signalled
     with pytest.raises(Interrupted, match="time budget"):
         stop.check()
+
+
+@pytest.mark.parametrize("minutes", [-1, float("nan"), float("inf")])
+def test_odd_budgets_are_refused(minutes: float) -> None:
+    with pytest.raises(InputError):
+        Stop(minutes)
 
 
 @pytest.mark.parametrize(("number", "name"), [(signal.SIGINT, "Ctrl-C"), (signal.SIGTERM, "SIGTERM")])

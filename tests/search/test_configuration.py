@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
 from archwright.errors import InputError
 from archwright.methods.baselines import EvolutionOptions
 from archwright.search.configuration import Configuration, validated
+from archwright.search.engine import compute_device
+from archwright.search.task import Task
+from archwright.tables.nasbench201 import CompactTable
+from archwright.training import Recipe
 
 
 def test_a_configuration_survives_the_run_file() -> None:
@@ -29,3 +35,68 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 def test_valid_values_come_back_as_the_model() -> None:
     assert validated(EvolutionOptions, {"population": 4, "sample": 2}, "options").population == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"data": "digits", "workers": 2}, "workers"),
+        ({"data": "digits", "address": "localhost:1"}, "address"),
+        ({"data": "digits", "executor": "processes", "address": "localhost:1"}, "address"),
+        ({"data": "digits", "dataset": "cifar10"}, "dataset"),
+        ({"benchmark": "nb201", "split": "70,15,15"}, "split"),
+        ({"benchmark": "nb201", "augment": "off"}, "augment"),
+        ({"benchmark": "nb201", "image_size": 16}, "image_size"),
+        ({"benchmark": "nb201", "final_epochs": 3}, "final_epochs"),
+        ({"data": "digits", "split": "a,b"}, "split"),
+        ({"data": "digits", "training": "adam"}, "optimizer=adamw"),
+    ],
+)
+def test_settings_that_would_do_nothing_are_refused(settings: dict[str, Any], word: str) -> None:
+    with pytest.raises(InputError, match=word) as caught:
+        validated(Configuration, {"method": "random", **settings}, "settings")
+    assert len(str(caught.value)) < 300
+
+
+def test_texts_of_the_command_line_are_read() -> None:
+    values = {"method": "random", "data": "digits", "split": "70,15,15", "training": "optimizer=adamw,momentum=0.8"}
+    configuration = Configuration(**values)
+    assert configuration.split == (70, 15, 15)
+    assert configuration.training == {"optimizer": "adamw", "momentum": "0.8"}
+    recipe = Task(configuration).recipe
+    assert (recipe.optimizer, recipe.momentum) == ("adamw", 0.8)
+    assert Configuration(**configuration.model_dump(mode="json")) == configuration
+
+
+RECIPE = {**dict.fromkeys(Recipe.model_fields, 0), "optimizer": "adam", "schedule": "constant", "precision": "auto"}
+
+
+@pytest.mark.parametrize("field", sorted(set(Recipe.model_fields) - {"epochs", "batch_size", "lr"}))
+def test_every_field_of_the_recipe_can_be_given(field: str) -> None:
+    training = {"nesterov": False, field: RECIPE[field]}
+    task = Task(Configuration(method="random", data="digits", training=training))
+    if field.startswith("distill"):
+        with pytest.raises(InputError, match="further field"):
+            _ = task.recipe
+    else:
+        assert getattr(task.recipe, field) == RECIPE[field]
+
+
+def test_drop_path_and_auxiliary_loss_need_a_network_that_has_them() -> None:
+    for space, training, refused in (
+        ("nasbench201", {"drop_path": 0.2}, True),
+        ("darts", {"drop_path": 0.2}, False),
+        ("darts", {"auxiliary_weight": 0.4}, True),
+    ):
+        task = Task(Configuration(method="random", data="digits", space=space, training=training))
+        if refused:
+            with pytest.raises(InputError, match=next(iter(training))):
+                task.check_recipe()
+        else:
+            task.check_recipe()
+
+
+def test_a_misspelt_device_beside_a_table_is_refused(nb201: CompactTable) -> None:
+    with pytest.raises(InputError, match="pixel3"):
+        compute_device(Configuration(method="random", benchmark="nb201", device="pixl3"))
+    assert compute_device(Configuration(method="random", benchmark="nb201", device="pixel3")).name

@@ -171,9 +171,16 @@ def test_a_latency_limit_for_a_device_of_the_table_is_kept(nb201: CompactTable, 
 # --- with training ---------------------------------------------------------------------------------------------------
 
 
-def test_a_budget_that_ends_at_once_is_resumable_and_leaves_the_whole_answer(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted, match=r"time budget; everything is saved\. Continue with: archwright runs resume"):
-        search("random", run=tmp_path / "run", minutes=0, evaluations=2, **TINY)
+def stop_at_first_stage(event: dict[str, object]) -> None:
+    if event["kind"] == "stage":
+        raise Interrupted("stopped by a test")
+
+
+def test_sessions_that_end_at_once_leave_the_whole_answer_to_the_next(tmp_path: Path) -> None:
+    with pytest.raises(Interrupted, match=r"by a test; everything is saved\. Continue with: archwright runs resume"):
+        search("random", run=tmp_path / "run", callbacks=[stop_at_first_stage], evaluations=2, **TINY)
+    with pytest.raises(Interrupted, match=r"time budget; everything is saved"):
+        resume(tmp_path / "run", minutes=0)
     assert Run.open(tmp_path / "run").status() == "stopped"
     whole = search("random", run=tmp_path / "whole", evaluations=2, **TINY)
     assert timeless(resume(tmp_path / "run")) == timeless(whole)

@@ -1,4 +1,4 @@
-"""How a search asks for accuracies: batches, repeats, and the end of the time budget."""
+"""How a search asks for accuracies: batches, repeats, and the end of a session."""
 
 from __future__ import annotations
 
@@ -79,18 +79,16 @@ class StopAfter(Stop):
         return len(self.run.items("search").done) >= self.count
 
 
-@pytest.mark.parametrize("done", [1, 3, 4])
-def test_the_end_of_the_budget_ends_the_search_with_all_it_has(context: Context, done: int) -> None:
+@pytest.mark.parametrize("done", [0, 1, 3, 4])
+def test_the_end_of_a_session_interrupts_and_the_next_one_goes_on(context: Context, done: int) -> None:
+    """A search that ended early instead would answer otherwise than one that was never stopped."""
     context.stop = StopAfter(context.run, done)
-    history = evaluate_proposals(context, "search", in_turn, 5, batch=4)
-    assert [one.accuracy for one in history] == list(range(done))
-    assert context.run.events()[-1]["kind"] == "budget"
-
-
-def test_a_budget_without_any_evaluation_interrupts(context: Context) -> None:
-    context.stop = Stop(minutes=0)
     with pytest.raises(Interrupted):
-        evaluate_proposals(context, "search", in_turn, 5)
+        evaluate_proposals(context, "search", in_turn, 5, batch=4)
+    assert len(context.run.items("search").done) == done
+    context.stop = Stop()
+    history = evaluate_proposals(context, "search", in_turn, 5, batch=4)
+    assert [one.accuracy for one in history] == list(range(5))
 
 
 def test_a_signal_interrupts_whatever_is_done(context: Context) -> None:

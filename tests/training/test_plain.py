@@ -16,6 +16,8 @@ BATCH = (torch.tensor([[1.0, 2.0], [-1.0, 0.5]]), torch.tensor([0, 1]))
 class TwoHeads(nn.Module):
     """A linear network with an auxiliary head and a drop-path setting it only records."""
 
+    has_auxiliary = has_drop_path = True
+
     def __init__(self) -> None:
         super().__init__()
         self.main, self.side, self.drop_path, self.seen = nn.Linear(2, 2), nn.Linear(2, 2), 0.0, []

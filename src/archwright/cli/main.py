@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -95,6 +96,31 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
             say(f"removed {run.folder}", stderr=True)
 
 
+@runs.command("report", epilog="Example: archwright runs report last")
+@click.argument("names", metavar="[RUN]...", nargs=-1)
+@click.option("--out", type=click.Path(path_type=Path), help="The page; report.html in the run, or comparison.html.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def runs_report(names: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Write the page of a run; of several runs, one page that compares them. RUN is a folder, a name or 'last'."""
+    from archwright.cli.view import print_json
+    from archwright.report.page import report_comparison, report_run
+    from archwright.runs.files import write_atomic
+    from archwright.runs.run import find_run
+    from archwright.terminal import say
+
+    folders = [find_run(name).folder for name in names or ("last",)]
+    if out is not None and out.is_dir():
+        raise click.UsageError(f"--out {out} is a folder; give a file.")
+    if len(folders) == 1:
+        path = report_run(folders[0])
+        if out is not None:
+            write_atomic(out, path.read_bytes())
+            path = out
+    else:
+        path = report_comparison(folders, out or Path("comparison.html"))
+    print_json({"report": str(path)}) if as_json else say(f"Report: {path}")
+
+
 @runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
 @click.argument("run", default="last")
 @click.option(
@@ -103,9 +129,12 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
     multiple=True,
     help="A further latency limit in ms, for a binas run; repeatable.",
 )
-@click.option("--minutes", type=FiniteRange(min=0), help="Time budget of this session.")
+@click.option("--minutes", type=FiniteRange(min=0), help="How long this session may work; it can be resumed again.")
+@click.option(
+    "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_json: bool) -> None:
+def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, failures: int | None, as_json: bool) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
     from archwright.runs.progress import TerminalProgress
@@ -113,7 +142,9 @@ def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, as_js
     from archwright.search.engine import resume
 
     folder = find_run(run).folder
-    show_answer(resume(folder, latency_ms=limit, minutes=minutes, progress=TerminalProgress()), as_json)
+    show_answer(
+        resume(folder, latency_ms=limit, minutes=minutes, failures=failures, progress=TerminalProgress()), as_json
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -10,7 +10,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from archwright.cli.values import FINITE_POSITIVE, TEXT, FiniteRange
+from archwright.cli.values import FINITE_POSITIVE, TEXT
 from archwright.costs.limits import RESOURCES
 from archwright.search.registry import methods
 
@@ -60,7 +60,6 @@ def _method_command(name: str) -> click.Command:
         click.Option(
             ["--run"], type=click.Path(path_type=Path), help="Folder of the run; default: a new one in ./runs."
         ),
-        click.Option(["--minutes"], type=FiniteRange(min=0), help="Time budget; the search ends with what it has."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object as the last line of stdout."),
     ]
 
@@ -77,12 +76,12 @@ def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.runs.progress import TerminalProgress
     from archwright.search.engine import search
 
-    run, minutes, as_json = values.pop("run"), values.pop("minutes"), values.pop("as_json")
+    run, as_json = values.pop("run"), values.pop("as_json")
     limits = {key: values.pop(f"limit_{key}") for key in RESOURCES}
     given = {key: value for key, value in values.items() if value is not None}
     options = {key: given.pop(key) for key in list(given) if key in own}
     settings = {**given, "limits": {key: list(v) if len(v) > 1 else v[0] for key, v in limits.items() if v}}
-    result = search(name, run=run, minutes=minutes, progress=TerminalProgress(), options=options, **settings)
+    result = search(name, run=run, progress=TerminalProgress(), options=options, **settings)
     show_answer(result, as_json)
 
 
@@ -93,7 +92,7 @@ def _option(name: str, info: FieldInfo, default: Any = None) -> click.Option:
     text = (info.description or "").rstrip(".") + "."
     if default is None and not info.is_required():
         default = info.get_default(call_default_factory=True)
-    text += f" [default: {default}]" if default is not None else ""
+    text += f" [default: {default}]" if default not in (None, "", {}) else ""
     if kind is bool:
         return click.Option([f"--{flag}/--no-{flag}", name], default=None, help=text)
     if get_origin(kind) is Literal:

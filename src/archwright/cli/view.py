@@ -27,12 +27,29 @@ def print_json(value: dict[str, Any]) -> None:
 
 def show_answer(answer: Answer, as_json: bool) -> None:
     """What a search found."""
+    report = _written_report(answer)
     if as_json:
         print_json(answer.to_json())
         return
     if answer.models:
         _show_models(answer)
-        return
+    else:
+        _show_best(answer)
+    say(report)
+
+
+def _written_report(answer: Answer) -> str:
+    """Writes the page of the run; where that cannot be, the sentence says why and the answer is shown all the same."""
+    from archwright.report.page import report_run
+
+    try:
+        return f"Report: {report_run(answer.folder)}"
+    except OSError as error:
+        return f"No report was written: {error}"
+
+
+def _show_best(answer: Answer) -> None:
+    """An answer with one architecture."""
     best = answer.best
     interval = best.accuracy_interval
     spread = f"  (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""

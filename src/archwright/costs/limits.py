@@ -128,7 +128,7 @@ def reachable(space: Space[Any], cost_of: CostOf, limit_sets: Sequence[Limits], 
 
     def walk(badness: Callable[[Costs], float]) -> Costs:
         start = int(np.argmin([badness(one) for one in costs[: len(drawn)]]))
-        return _walk(space, drawn[start], cost_of, badness)
+        return _walk(space, drawn[start], cost_of, badness)[1]
 
     for name in names:
         costs += [walk(itemgetter(name)), walk(partial(_minus, name))]
@@ -139,14 +139,22 @@ def reachable(space: Space[Any], cost_of: CostOf, limit_sets: Sequence[Limits], 
     return Reachable(_ranges(names, costs), "exact" if space.additive_costs else looked_at, costs)
 
 
-def _walk(space: Space[Any], start: Architecture, cost_of: CostOf, badness: Callable[[Costs], float]) -> Costs:
-    """From ``start`` to the best neighbour while that is better; the costs where it ends."""
+def walk_within(space: Space[Any], start: Architecture, cost_of: CostOf, limits: Limits) -> Architecture | None:
+    """An architecture within ``limits`` on the way from ``start`` to one that misses them least, if there is one."""
+    found, costs = _walk(space, start, cost_of, lambda one: max(1.0, _excess(limits, one)))
+    return found if met(limits, costs) else None
+
+
+def _walk(
+    space: Space[Any], start: Architecture, cost_of: CostOf, badness: Callable[[Costs], float]
+) -> tuple[Architecture, Costs]:
+    """From ``start`` to the best neighbour while that is better; where it ends."""
     place, costs = start, cost_of(start)
     while True:
         around = [(one, cost_of(one)) for one in space.neighbours(place) if space.is_connected(one)]
         best = min(around, key=lambda pair: badness(pair[1]), default=(place, costs))
         if badness(best[1]) >= badness(costs):
-            return costs
+            return place, costs
         place, costs = best
 
 

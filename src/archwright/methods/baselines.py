@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from archwright.errors import InfeasibleError
 from archwright.search.evaluator import Evaluated
 from archwright.search.method import Options
-from archwright.search.proposals import ProposalOptions, ProposalSearch, feasible_sample
+from archwright.search.proposals import ProposalOptions, ProposalSearch, feasible_sample, feasible_start
 from archwright.spaces.base import Architecture
 
 
@@ -49,7 +49,7 @@ class RandomSearch(ProposalSearch):
                 sequence.append(feasible_sample(self.context, self._draw_new))
             except InfeasibleError:
                 if not sequence:
-                    raise
+                    sequence.append(feasible_start(self.context, self._rng))
                 # Fewer meet the limits than evaluations were asked for: they repeat, which costs nothing.
                 sequence.extend(islice(cycle(tuple(sequence)), self.options.evaluations))
             self._seen.add(sequence[-1])
@@ -84,12 +84,12 @@ class Evolution(ProposalSearch):
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """Random while the first population fills; then mutate the fittest of a random sample of the youngest."""
         space, rng = self.context.task.space, self.context.rng("evolution", number)
-        if number < self.options.population:
-            return feasible_sample(self.context, lambda: space.sample(rng))
+        if number < self.options.population or not history:
+            return feasible_start(self.context, rng)
         alive = history[-self.options.population :]
         drawn = rng.choice(len(alive), size=min(self.options.sample, len(alive)), replace=False)
         parent = max((alive[int(i)] for i in drawn), key=lambda one: one.accuracy)
         try:
             return feasible_sample(self.context, lambda: space.mutate(parent.architecture, rng), tries=1000)
         except InfeasibleError:  # no neighbour of the parent meets the limits
-            return feasible_sample(self.context, lambda: space.sample(rng))
+            return feasible_start(self.context, rng)

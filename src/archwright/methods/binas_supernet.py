@@ -19,7 +19,8 @@ from scipy.stats import kendalltau, spearmanr
 from torch import Tensor, nn
 
 from archwright.data import Augmentation, Batches
-from archwright.models import Model, load_model
+from archwright.data.augmentation import OwnAugmentation
+from archwright.models import Model, load_member
 from archwright.predictors.comparison import compare_predictors
 from archwright.predictors.hierarchical import attributes_of
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
@@ -99,7 +100,9 @@ class SupernetWork:
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
         """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
         context = self.context
-        augment = replace(Augmentation.default_for(context.task.data), autoaugment=autoaugment)
+        augment = context.task.augmentation()
+        if autoaugment is not None and not isinstance(augment, OwnAugmentation):
+            augment = replace(augment or Augmentation(), autoaugment=autoaugment)
         seed, device = context.configuration.seed, context.device.name
         return Batches(context.task.data, "train", recipe.batch_size, seed=seed, augment=augment, device=device)
 
@@ -161,7 +164,7 @@ class SupernetWork:
     @cached_property
     def teacher(self) -> nn.Module:
         """The heaviest network."""
-        teacher = load_model(self.artifacts / "heaviest.safetensors").network
+        teacher = load_member(self.artifacts / "heaviest.safetensors").network
         teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return teacher.to(self.context.device.torch).eval()
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import copy
 import time
 from abc import abstractmethod
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -28,7 +27,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from archwright.data import Augmentation, Batches
+from archwright.data import Batches
 from archwright.errors import InputError
 from archwright.runs.files import Json
 from archwright.search.evaluator import Evaluator
@@ -43,6 +42,7 @@ from archwright.training.bilevel import (
     Alphas,
     ArchitectureParameters,
     Batch,
+    Gradients,
     Problem,
     Variable,
     WeightCopy,
@@ -72,6 +72,7 @@ class DifferentiableOptions(Options):
     alpha_lr_min: float = Field(0.0, ge=0, description="where it ends, if its schedule falls")
     alpha_schedule: ScheduleName = Field("constant", description="how it falls: cosine, linear or constant")
     alpha_weight_decay: float = Field(1e-3, ge=0, description="weight decay of the architecture parameters")
+    search_augment: bool = Field(True, description="crop and flip the images of the search")
     supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final network")
     supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final network")
     supernet: str | None = Field(None, description="run folder of a search whose supernet this one starts from")
@@ -85,6 +86,9 @@ class DartsOptions(DifferentiableOptions):
 
     order: Literal[1, 2] = Field(1, description="1: first order; 2: second order")
     xi: float | None = Field(None, gt=0, description="step of the look-ahead (order 2); the weights' learning rate")
+    product: Literal["difference", "exact"] = Field(
+        "difference", description="second-order term by a finite difference, as published, or exactly"
+    )
 
 
 class GumbelOptions(DifferentiableOptions):
@@ -115,12 +119,13 @@ def first_order_step(problem: Problem, w: WeightCopy) -> Step:
     return step
 
 
-def second_order_step(problem: Problem, w: WeightCopy, xi: float | None) -> Step:
+def second_order_step(problem: Problem, w: WeightCopy, xi: float | None, exact: bool = False) -> Step:
     """Move alpha by the gradient through one look-ahead step of the weights, then w by grad_w L_t(w, a)."""
 
     def step(position: Position) -> dict[str, Tensor]:
         ahead = w.variable.rate(position) if xi is None else xi
-        loss, gradient = look_ahead_gradient(problem, w, position, ahead)
+        find = exact_look_ahead_gradient if exact else look_ahead_gradient
+        loss, gradient = find(problem, w, position, ahead)
         problem.architecture.descend(gradient, position)
         return losses(descend_weights(problem, w, position), loss)
 
@@ -135,13 +140,12 @@ def look_ahead_gradient(
     d/da L_v(w'(a), a) = grad_a L_v(w', a) - xi H v with v = grad_w' L_v and H = d^2 L_t / da dw; the product is the
     central difference (grad_a L_t(w + e v, a) - grad_a L_t(w - e v, a)) / 2e with e = ``finite`` / |v|. The look-ahead
     is plain gradient descent, without the optimiser's momentum and weight decay. Leaves w as it was.
+
+    The difference crosses kinks of ReLUs and max-pools: in float64 on a supernet it can be off by more than the whole
+    term; :func:`exact_look_ahead_gradient` is not.
     """
     weights = w.weights
-    train = problem.gradients(w.network, weights, "train", position, "weights")
-    with torch.no_grad():
-        before = [weight.clone() for weight in weights]
-        torch._foreach_add_(weights, train.weights, alpha=-xi)
-    validation = problem.gradients(w.network, weights, "validation", position, "both")
+    before, validation = _look_ahead(problem, w, position, xi)
     e = float(finite / norm(validation.weights).clamp_min(1e-12))
     sides = []
     for sign in (1.0, -1.0):
@@ -153,6 +157,27 @@ def look_ahead_gradient(
         torch._foreach_copy_(weights, before)
     product = torch._foreach_div(sums(sides[0], sides[1], -1.0), 2 * e)
     return validation.loss, sums(validation.architecture, product, -xi)
+
+
+def exact_look_ahead_gradient(
+    problem: Problem, w: WeightCopy, position: Position, xi: float
+) -> tuple[Tensor, list[Tensor]]:
+    """As :func:`look_ahead_gradient`, with H v = grad_a <grad_w L_t(w, a), v> by differentiating twice."""
+    weights = w.weights
+    before, validation = _look_ahead(problem, w, position, xi)
+    with torch.no_grad():
+        torch._foreach_copy_(weights, before)
+    product = problem.mixed_product(w.network, weights, "train", position, validation.weights)
+    return validation.loss, sums(validation.architecture, product, -xi)
+
+
+def _look_ahead(problem: Problem, w: WeightCopy, position: Position, xi: float) -> tuple[list[Tensor], Gradients]:
+    """Move w to w' = w - xi grad_w L_t(w, a); the weights before, and L_v with its gradients at w'."""
+    train = problem.gradients(w.network, w.weights, "train", position, "weights")
+    with torch.no_grad():
+        before = [weight.clone() for weight in w.weights]
+        torch._foreach_add_(w.weights, train.weights, alpha=-xi)
+    return before, problem.gradients(w.network, w.weights, "validation", position, "both")
 
 
 def mixed_level_step(problem: Problem, w: WeightCopy) -> Step:
@@ -252,7 +277,7 @@ class DifferentiableSearch(SearchMethod):
 
     def estimate_seconds(self) -> float:
         """From one timed pass of the supernet."""
-        batches = self._batches(self.halves()[0], self.options.search_batch, 0, augmented=False)
+        batches = self._batches(self.halves()[0], self.options.search_batch, 0, shuffled=False)
         network = self._supernet()
         alpha = self._alpha()
         weights = list(network.parameters())
@@ -281,14 +306,15 @@ class DifferentiableSearch(SearchMethod):
         order = self.context.rng("halves").permutation(len(self.context.task.data.train))
         return np.sort(order[:count]), np.sort(order[count : 2 * count])
 
-    def _batches(self, half: Any, size: int, number: int, augmented: bool) -> Batches:
+    def _batches(self, half: Any, size: int, number: int, shuffled: bool) -> Batches:
+        """Batches of a half: those of a search, in random order and augmented as asked, or each image as it is."""
         context = self.context
-        crop_and_flip = replace(Augmentation.default_for(context.task.data), cutout=0)
+        crop_and_flip = context.task.augmentation(cutout=0)
         seed = int(context.rng("order of a half", number).integers(2**31))
         device = context.device.torch
-        augment = crop_and_flip if augmented else None
+        augment = crop_and_flip if shuffled and self.options.search_augment else None
         return Batches(
-            context.task.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=augmented
+            context.task.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=shuffled
         )
 
     def _supernet(self) -> CellSupernet:
@@ -321,14 +347,14 @@ class DifferentiableSearch(SearchMethod):
         return supernet_loss(network, weights, batch, active)
 
     def problem(self) -> Problem:
-        """Both losses with augmented batches, and alpha with Adam."""
+        """Both losses with batches augmented as asked, and alpha with Adam."""
         o = self.options
         alpha = self._alpha()
         parameters: list[Tensor] = list(alpha.parameters())
         adam = torch.optim.Adam(parameters, lr=o.alpha_lr, betas=(0.5, 0.999), weight_decay=o.alpha_weight_decay)
         schedule = make_schedule(o.alpha_schedule, o.alpha_lr, min(o.alpha_lr, o.alpha_lr_min))
         train, validation = (
-            self._batches(half, min(o.search_batch, len(half)), number, augmented=True)
+            self._batches(half, min(o.search_batch, len(half)), number, shuffled=True)
             for number, half in enumerate(self.halves())
         )
         return Problem(self._objective, train, validation, alpha, Variable(parameters, adam, schedule))
@@ -372,7 +398,7 @@ class DifferentiableSearch(SearchMethod):
     def _perturbed(self, problem: Problem, w: WeightCopy) -> Any:
         """Scores by perturbation, from the loss of the trained supernet on D_v."""
         weights = softmax(problem.alpha.get(detached=True))
-        batches = self._batches(self.halves()[1], DIAGNOSED_IMAGES, 1, augmented=False)
+        batches = self._batches(self.halves()[1], DIAGNOSED_IMAGES, 1, shuffled=False)
 
         def loss_of(on: Masks) -> float:
             with torch.no_grad():
@@ -384,7 +410,7 @@ class DifferentiableSearch(SearchMethod):
     def fixed_problem(self, problem: Problem) -> Problem:
         """The same losses on one fixed batch of each half, without augmentation and sampling."""
         train, validation = (
-            self._batches(half[:DIAGNOSED_IMAGES], DIAGNOSED_IMAGES, number, augmented=False)
+            self._batches(half[:DIAGNOSED_IMAGES], DIAGNOSED_IMAGES, number, shuffled=False)
             for number, half in enumerate(self.halves())
         )
 
@@ -446,11 +472,18 @@ class Darts(DifferentiableSearch):
         """2 or 5."""
         return 2 if self.options.order == 1 else 5
 
+    def check(self) -> None:
+        """Also refuses settings of the second order beside the first."""
+        o = self.options
+        if o.order == 1 and (o.xi is not None or o.product != "difference"):
+            raise InputError("--order 2 beside --xi or --product", "--order 1")
+        super().check()
+
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
         """By the order."""
         if self.options.order == 1:
             return first_order_step(problem, copies[0])
-        return second_order_step(problem, copies[0], self.options.xi)
+        return second_order_step(problem, copies[0], self.options.xi, self.options.product == "exact")
 
 
 class MiLeNas(DifferentiableSearch):

@@ -17,6 +17,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -24,9 +26,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from archwright.proxies.score import Scores
-from archwright.search.evaluator import Evaluated, Evaluator
-from archwright.search.method import Options, SearchMethod, Stage
-from archwright.search.proposals import evaluate_proposals
+from archwright.search.evaluator import Evaluated
+from archwright.search.method import Options, Stage
+from archwright.search.proposals import ProposalOptions, ProposalSearch
 from archwright.search.scoring import ScoreOptions, check_scoring, make_pool, score_pool
 from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Architecture
@@ -34,7 +36,7 @@ from archwright.spaces.base import Architecture
 Penalty = Literal["square", "absolute"]
 
 
-class HnasOptions(ScoreOptions):
+class HnasOptions(ScoreOptions, ProposalOptions):
     """Options of HNAS."""
 
     metric: str = Field("trace", description="training-free metric M")
@@ -118,23 +120,22 @@ def propose_parameters(
 
 
 class BoostedPool:
-    """Proposals over a scored pool: parameters by Bayesian optimisation, then the best one not yet evaluated."""
+    """Proposals over a scored pool: parameters by Bayesian optimisation, then the best one not yet proposed."""
 
     def __init__(self, pool: Sequence[Architecture], objective: Objective, seed: int, probes: int) -> None:
         self.pool, self.objective, self.seed, self.probes = pool, objective, seed, probes
-        self.tried: list[tuple[float, float]] = []
+        self.tried: dict[Architecture, tuple[float, float]] = {}
+        """The parameters that each architecture was proposed by."""
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """The architecture to evaluate as ``number``."""
-        past = [(*self.tried[i], one.accuracy) for i, one in enumerate(history)]
+        """The architecture to evaluate as ``number``; failed evaluations teach nothing."""
+        past = [(*self.tried[one.architecture], one.accuracy) for one in history if isfinite(one.accuracy)]
         log_mu, quantile = propose_parameters(past, number, self.seed, self.probes)
-        self.tried = [*self.tried[:number], (log_mu, quantile)]
         values = self.objective.values(log_mu, quantile)
-        evaluated = {one.architecture for one in history}
-        for index in np.argsort(values, kind="stable"):
-            if self.pool[int(index)] not in evaluated:
-                return self.pool[int(index)]
-        return self.pool[int(values.argmin())]
+        order = [self.pool[int(index)] for index in np.argsort(values, kind="stable")]
+        chosen = next((one for one in order if one not in self.tried), order[0])
+        self.tried.setdefault(chosen, (log_mu, quantile))
+        return chosen
 
 
 class Scored(StageResult):
@@ -146,14 +147,14 @@ class Scored(StageResult):
 
 
 class Boosted(Choice):
-    """The choice, the parameters that found it, and all (log10 mu, quantile of nu, accuracy) that were tried."""
+    """The choice, the parameters that found it, and all tried: (log10 mu, quantile of nu, accuracy or None)."""
 
     mu: float
     nu: float
-    tried: list[tuple[float, float, float]]
+    tried: list[tuple[float, float, float | None]]
 
 
-class Hnas(SearchMethod):
+class Hnas(ProposalSearch):
     """Score a pool, then let Bayesian optimisation choose how to weigh the scores."""
 
     name = "hnas"
@@ -165,40 +166,35 @@ class Hnas(SearchMethod):
         super().check()
         check_scoring(self.context, self.options, (self.options.metric, "kappa"))
 
-    @property
-    def rounds(self) -> float:
-        """One evaluation after the other; the scores take a minute or two besides."""
-        return self.options.evaluations
-
     def search_stages(self) -> list[Stage]:
         """Score, then search."""
-        return [Stage("score", "score the pool", self._score), Stage("search", "evaluate", self._search)]
+        return [Stage("score", "score the pool", self._score), *super().search_stages()]
 
-    def _scores(self) -> tuple[list[Architecture], Scores]:
-        pool = make_pool(self.context, self.options)
-        metrics = tuple(dict.fromkeys((self.options.metric, "kappa")))
-        return pool, score_pool(self.context, self.options, pool, metrics, "score")
+    @cached_property
+    def boosted(self) -> BoostedPool:
+        """The scored pool; scores that are in the run are not computed again."""
+        context, options = self.context, self.options
+        pool = make_pool(context, options)
+        metrics = tuple(dict.fromkeys((options.metric, "kappa")))
+        scores = score_pool(context, options, pool, metrics, "score")
+        objective = make_objective(scores, options.metric, options.penalty)
+        return BoostedPool(pool, objective, context.configuration.seed, options.probes)
 
     def _score(self) -> Scored:
-        pool, _ = self._scores()
-        return Scored(pool=len(pool), metric=self.options.metric, replicates=self.options.replicates)
+        return Scored(pool=len(self.boosted.pool), metric=self.options.metric, replicates=self.options.replicates)
 
-    def _search(self) -> Boosted:
-        context, options = self.context, self.options
-        pool, scores = self._scores()
-        objective = make_objective(scores, options.metric, options.penalty)
-        boosted = BoostedPool(pool, objective, context.configuration.seed, options.probes)
-        count = min(options.evaluations, len(pool))
-        history = evaluate_proposals(context, "search", boosted.propose, count)
-        best = max(history, key=lambda one: one.accuracy)
-        log_mu, quantile = boosted.tried[history.index(best)]
-        mu, nu = objective.parameters(log_mu, quantile)
-        return Boosted(
-            architecture=str(best.architecture),
-            accuracy=best.accuracy,
-            accuracy_on=Evaluator(context, "search").accuracy_on,
-            evaluations=len(history),
-            mu=mu,
-            nu=nu,
-            tried=[(*pair, one.accuracy) for pair, one in zip(boosted.tried, history, strict=True)],
-        )
+    @property
+    def count(self) -> int:
+        """No more than there are to choose from."""
+        return min(self.options.evaluations, len(self.boosted.pool)) if "boosted" in vars(self) else super().count
+
+    def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
+        """The best of the pool by the parameters that Bayesian optimisation proposes."""
+        return self.boosted.propose(history, number)
+
+    def conclude(self, history: Sequence[Evaluated], best: Evaluated) -> Boosted:
+        """Also the parameters that chose the best one, and all that were tried."""
+        tried = self.boosted.tried
+        mu, nu = self.boosted.objective.parameters(*tried[best.architecture])
+        seen = [(*tried[one.architecture], one.accuracy if isfinite(one.accuracy) else None) for one in history]
+        return Boosted(**dict(super().conclude(history, best)), mu=mu, nu=nu, tried=seen)

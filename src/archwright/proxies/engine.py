@@ -31,7 +31,7 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Architecture, Space
-from archwright.spaces.registry import spaces
+from archwright.spaces.registry import find_space, name_space
 
 STACKED_CHUNK, CHUNK = 256, 16
 """Architectures a work item, where they are scored stacked and where one by one."""
@@ -99,7 +99,7 @@ def score_chunk(payload: Json, stop: Stop) -> Json:
     """Work item: all metrics of some architectures in one draw, as rows of numbers."""
     request = ScoreRequest.from_json(payload["request"])
     data = load_data(request.data)
-    space: Space[Any] = spaces.get(payload["space"])
+    space: Space[Any] = find_space(payload["space"])
     images, labels = draw_batch(request, data, payload["replicate"])
     architectures = [space.parse(text) for text in payload["architectures"]]
     seed = int(np.random.SeedSequence([request.seed, payload["replicate"]]).generate_state(1)[0])
@@ -141,7 +141,7 @@ def score_architectures(
     for replicate in range(request.replicates):
         for start in range(0, len(texts), size):
             payload = {
-                "space": space.name,
+                "space": name_space(space),
                 "architectures": texts[start : start + size],
                 "request": request.to_json(),
                 "replicate": replicate,

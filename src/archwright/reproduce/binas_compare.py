@@ -269,6 +269,7 @@ def train_uniform_item(payload: Json, stop: Stop) -> Json:
         space=space.name,
         scale=space.scale.to_dict(),
         architecture=str(uniform_architecture(space, payload["depth"])),
+        augment=context.configuration.augment,
         recipe=method.work.recipe(1, 1.0).model_dump(),
         seed=context.configuration.seed,
         device=context.device.name,

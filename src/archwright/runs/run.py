@@ -3,6 +3,7 @@
 ::
 
     run.json         configuration, versions, device, seed, plan of stages, fingerprint of the data
+    data.npz         the images, where they were given in memory
     events.jsonl     what happened, append-only
     stages/NAME.json result of a finished stage; a finished stage is not redone
     items/NAME.jsonl finished work items of a stage under way
@@ -53,10 +54,21 @@ class Run:
     def __init__(self, folder: Path, header: dict[str, Json]) -> None:
         self.folder, self.header = folder, header
         self._events = JsonLines(folder / "events.jsonl")
+        self.listeners: list[Callable[[dict[str, Json]], None]] = []
+        """Called with every event that is recorded from now on."""
 
     @classmethod
-    def create(cls, folder: Path, configuration: dict[str, Json], device: dict[str, Json]) -> Run:
-        """Start a new run; an existing one at ``folder`` is never overwritten."""
+    def create(
+        cls,
+        folder: Path,
+        configuration: dict[str, Json],
+        device: dict[str, Json],
+        keep_data: Callable[[Path], None] | None = None,
+    ) -> Run:
+        """Start a new run; an existing one at ``folder`` is never overwritten.
+
+        ``keep_data`` writes the images that were given in memory to a path, before there is a run to be resumed.
+        """
         cls.check_free(folder)
         header = {
             "format": FORMAT,
@@ -65,6 +77,8 @@ class Run:
             "machine": device,
             "configuration": configuration,
         }
+        if keep_data is not None:
+            keep_data(folder / "data.npz")
         write_json(folder / "run.json", header)
         return cls(folder, header)
 
@@ -75,7 +89,7 @@ class Run:
             raise InputError(
                 "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
             )
-        leftover = re.compile(r"\.run\.json\.\d+\.tmp")  # of a kill while the header was written
+        leftover = re.compile(r"\.(run\.json|data\.npz)\.\d+\.tmp|data\.npz")  # of a kill before the header was there
         if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
             raise InputError("a new or empty folder for the run", str(folder))
         check_writable(folder / "run.json")
@@ -127,8 +141,11 @@ class Run:
                 file.truncate(0)
 
     def event(self, kind: str, **fields: Json) -> None:
-        """Append one event."""
-        self._events.append({"time": round(time.time(), 3), "kind": kind, **fields})
+        """Append one event and tell the listeners."""
+        record = {"time": round(time.time(), 3), "kind": kind, **fields}
+        self._events.append(record)
+        for listener in self.listeners:
+            listener(record)
 
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""

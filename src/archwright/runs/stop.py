@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from archwright.errors import Interrupted
+from archwright.errors import InputError, Interrupted
 
 
 @contextmanager
@@ -53,6 +53,8 @@ class Stop:
     """
 
     def __init__(self, minutes: float | None = None) -> None:
+        if minutes is not None and not 0 <= minutes <= 1e6:  # NaN is neither
+            raise InputError("0 minutes or more", str(minutes))
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal: str | None = None
 

@@ -21,6 +21,7 @@ from archwright.search.values import StageResult
 if TYPE_CHECKING:
     import pandas as pd
 
+    from archwright.ensembles import Ensemble
     from archwright.models import Model, Prediction
 
 FORMAT = 1
@@ -41,7 +42,7 @@ class Candidate(StageResult):
     """An architecture and what is known of it; accuracies in percent.
 
     Attributes:
-        architecture: its canonical text.
+        architecture: its canonical text; of an ensemble, a JSON list of its members' texts.
         accuracy: what is reported; ``accuracy_on`` says what it was measured on.
         accuracy_interval: the 95 % confidence interval of a measured one.
         validation_accuracy: what answers are compared by.
@@ -54,7 +55,7 @@ class Candidate(StageResult):
         memory_bytes: weights and activations of one image.
         scale: of its network.
         epochs: that its network was trained for.
-        model: file of the trained network, relative to the run; ``onnx`` the same as ONNX.
+        model: file of the trained network (of an ensemble, its folder), relative to the run; ``onnx`` the same as ONNX.
         tests: accuracy on other data sets, by name.
         topology: width and depth of its cells.
         details: what only this method knows of it.
@@ -94,8 +95,8 @@ class Candidate(StageResult):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def load(self) -> Model:
-        """The trained network, read from the run once."""
+    def load(self) -> Model | Ensemble:
+        """The trained network (or ensemble of them), read from the run once."""
         from archwright.models import load_model
 
         if self.model is None or self._folder is None:
@@ -104,7 +105,7 @@ class Candidate(StageResult):
             )
         if self._model is None:
             self._model = load_model(inside(self._folder, self.model))
-        found: Model = self._model
+        found: Model | Ensemble = self._model
         return found
 
     def export(self, path: Path | str) -> float:

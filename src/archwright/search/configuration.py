@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from archwright.bounds import (
     MOST_BATCH,
@@ -22,6 +30,9 @@ from archwright.bounds import (
 from archwright.errors import InputError, unknown_name
 
 M = TypeVar("M", bound=BaseModel)
+
+ASK_AND_TELL = "ask-and-tell"
+"""In place of a function's name: the caller evaluates (see :mod:`archwright.search.study`)."""
 
 
 def _absolute(path: str) -> str:
@@ -48,10 +59,22 @@ class Configuration(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = Field(description="name of the search method")
-    space: str = Field("nasbench201", description="name of the search space")
+    space: str = Field(
+        "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
+    )
     data: Source = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
     benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
-    dataset: str = Field("cifar10", description="which data set of the benchmark to search on")
+    dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
+    evaluate: str | None = Field(
+        None, description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION; higher is better"
+    )
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        le=MOST_NUMBER,
+        description="time budget: evaluations and epochs are cut beforehand to what fits; it ends with a model",
+    )
+    failures: int = Field(10, ge=0, le=MOST_COUNT, description="evaluations that may fail before the search gives up")
     seed: int = Field(0, ge=0, le=MOST_SEED, description="the search is a function of it")
     device: str = Field("auto", description="cpu, cuda, or a device of the benchmark that latency limits are for")
     threads: int | None = Field(None, ge=1, le=MOST_THREADS, description="CPU threads")
@@ -63,11 +86,20 @@ class Configuration(BaseModel):
         None, ge=1, le=MOST_CHANNELS, description="channels of the first cell, not the scale's"
     )
     cells: int | None = Field(None, ge=1, le=MOST_CELLS, description="cells (per stage or in total), not the scale's")
+    split: tuple[float, ...] | None = Field(
+        None, description="shares of train, validation and test, as 70,15,15; without those that the data name"
+    )
+    augment: str = Field(
+        "default", description="of training images: default, off, a list as crop=4,flip,cutout=8, or MODULE:FUNCTION"
+    )
     image_size: int | None = Field(None, ge=1, le=MOST_PIXELS, description="side images are resized to")
     recipe: str = Field("short", description="training recipe of one evaluation: short, nasbench201 or darts")
     epochs: int | None = Field(None, ge=1, le=MOST_COUNT, description="epochs of one evaluation, not the recipe's")
     batch_size: int | None = Field(None, ge=2, le=MOST_BATCH, description="batch size instead of the recipe's")
     lr: float | None = Field(None, gt=0, le=MOST_NUMBER, description="learning rate instead of the recipe's")
+    training: dict[str, Any] = Field(
+        default_factory=dict, description="further fields of the recipe, as optimizer=adamw,label_smoothing=0.1"
+    )
     final_epochs: int | None = Field(
         None,
         ge=1,
@@ -80,6 +112,46 @@ class Configuration(BaseModel):
         default_factory=dict, description="upper limits: params, macs, latency_ms; a list asks for several answers"
     )
     options: dict[str, Any] = Field(default_factory=dict, description="the method's own options")
+
+    @field_validator("split", mode="before")
+    @classmethod
+    def _split_of_text(cls, value: Any) -> Any:
+        return value.split(",") if isinstance(value, str) else value
+
+    @field_validator("training", mode="before")
+    @classmethod
+    def _training_of_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        pairs = [item.partition("=") for item in value.split(",")]
+        if not all(equals for _, equals, _ in pairs):
+            raise ValueError("write it as optimizer=adamw,label_smoothing=0.1")
+        return {name.strip(): text.strip() for name, _, text in pairs}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _dataset_of_table(cls, values: Any) -> Any:
+        if isinstance(values, dict) and values.get("benchmark") and not values.get("dataset"):
+            return {**values, "dataset": "cifar10"}
+        return values
+
+    @model_validator(mode="after")
+    def _nothing_idle(self) -> Self:
+        """A setting that would do nothing is a mistake, not a silence."""
+        idle = {
+            "workers is for the executors processes and ray": self.executor == "here" and self.workers != 1,
+            "address is for the executor ray": self.executor != "ray" and bool(self.address),
+            "dataset is for a benchmark": self.benchmark is None and bool(self.dataset),
+            "evaluate is instead of a benchmark": self.benchmark is not None and self.evaluate is not None,
+        }
+        if self.data is None:
+            needing = ("split", "image_size", "skip_bad", "final_epochs", "onnx")
+            idle |= {f"{name} is for data": bool(getattr(self, name)) for name in needing}
+            idle["augment is for data"] = self.augment != "default"
+        problems = [text for text, wrong in idle.items() if wrong]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
 
     @property
     def limit_sets(self) -> list[dict[str, float]]:
@@ -123,6 +195,8 @@ def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list
             name = ".".join(map(str, one["loc"])) or what
             if one["type"] == "extra_forbidden":
                 found.append(f"{unknown_name('setting', name, model.model_fields)}")
+            elif not one["loc"]:
+                found.append(one["msg"].removeprefix("Value error, "))
             else:
                 found.append(f"{name}: {one['msg']} (got {one.get('input')!r})")
         return found

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from archwright.data import ImageData
 from archwright.device import Device
 from archwright.execution.base import Executor, make_executor
 from archwright.runs.progress import Progress
@@ -26,11 +27,13 @@ class Context:
     device: Device
     stop: Stop = field(default_factory=Stop)
     progress: Progress = field(default_factory=Progress)
+    given: ImageData | None = None
+    """Images that a user gave in memory."""
 
     @cached_property
     def task(self) -> Task:
         """Space, images or table, scale and recipe."""
-        return Task(self.configuration)
+        return Task(self.configuration, self.run.folder, self.given)
 
     @cached_property
     def executor(self) -> Executor:

@@ -4,27 +4,46 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from archwright.data import from_object
+from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
+from archwright.references import is_local, refer
+from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
-from archwright.search.configuration import Configuration, validated
+from archwright.search.configuration import ASK_AND_TELL, Configuration, validated
 from archwright.search.context import Context
 from archwright.search.method import Method, Stage
+from archwright.search.plan import planned
 from archwright.search.registry import methods
+from archwright.search.task import OBJECT
+from archwright.spaces.base import Space
+from archwright.spaces.registry import name_space
+from archwright.tables.base import load_benchmark
+
+Callback = Callable[[dict[str, Json]], None]
+"""Called with every event of a run as it is recorded: its ``kind`` (stage, evaluated, failed, finished) and fields."""
 
 
 def search(
     method: str,
     *,
+    space: str | Space[Any] | None = None,
+    data: Any = None,
+    evaluate: str | Callable[[Any], float] | None = None,
+    augment: str | Callable[[Tensor], Tensor] = "default",
+    callbacks: Sequence[Callback] = (),
     run: Path | str | None = None,
-    minutes: float | None = None,
     progress: Progress | None = None,
     options: dict[str, Any] | None = None,
     **settings: Any,
@@ -33,8 +52,13 @@ def search(
 
     Args:
         method: registered name (``archwright methods`` lists them).
+        space: registered name, a text as on the command line, or a space of your own.
+        data: a text as on the command line, or what you have in memory (see :func:`archwright.data.from_object`),
+            which the run keeps in its folder; the embedded digits by default, none beside ``evaluate``.
+        evaluate: your own function of an architecture, higher is better, instead of training.
+        augment: of training images; also a function of a batch (n, C, H, W) in [0, 1].
+        callbacks: called with every event of the run; one that raises :class:`~archwright.errors.Interrupted` stops it.
         run: folder of the run; a new one in the runs root by default.
-        minutes: time budget.
         progress: where to show what happens; silent by default.
         options: the method's own options; they may also be given as further keyword arguments.
         settings: fields of :class:`~archwright.search.configuration.Configuration`.
@@ -42,31 +66,68 @@ def search(
     Example:
         >>> found = search("random", space="nasbench201", data="digits", evaluations=4)  # doctest: +SKIP
         >>> found.best.predict(["three.png"])  # doctest: +SKIP
+        >>> search("evolution", space=ChoiceSpace({"x": range(9)}), evaluate=lambda a: -(a["x"] ** 2))  # doctest: +SKIP
     """
     own = {name: settings.pop(name) for name in list(settings) if name not in Configuration.model_fields}
     values = {"method": method, **settings, "options": {**(options or {}), **own}}
-    if not values.get("data") and not values.get("benchmark"):
-        values["data"] = "digits"
     chosen: type[Method] = methods.get(method)
-    values.setdefault("space", chosen.default_space)
+    values["space"] = chosen.default_space if space is None else _text_of("space", space)
+    values |= {"evaluate": _text_of("evaluate", evaluate), "augment": _text_of("augment", augment)}
+    in_memory = data is not None and not isinstance(data, str)
+    values["data"] = f"{OBJECT}{getattr(data, 'name', type(data).__name__)}" if in_memory else data or None
+    if not values["data"] and not values.get("benchmark") and evaluate is None:
+        values["data"] = "digits"
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
     kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
-    configuration = configuration.model_copy(update={"options": kept})
-    if "dataset" in settings and configuration.benchmark is None:
-        raise InputError("a benchmark beside --dataset", "a search on images (--data), which are the data set")
-    stop, progress = Stop(minutes), progress or Progress()
+    configuration = c = configuration.model_copy(update={"options": kept})
     Run.check_free(Path(run) if run is not None else runs_root() / "new")
-    device = _compute_device(configuration)
+    given = from_object(data, seed=c.seed, image_size=c.image_size, split=c.split) if in_memory else None
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
-    context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, stop, progress)
+    nowhere, device = Run(Path(run or runs_root() / "new"), {}), compute_device(configuration)
+    context = Context(configuration, nowhere, device, Stop(), progress or Progress(), given)
     prepared = chosen(context)
     _ = context.executor
     prepared.check()
-    context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
-    _say_plan(prepared)
-    folder = Path(run) if run is not None else new_folder(method, configuration.space)
-    context.run = Run.create(folder, configuration.model_dump(), device.describe())
+    if given is None:
+        context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
+    if configuration.minutes is not None:
+        prepared = _within_minutes(prepared, configuration.minutes)
+        context = prepared.context
+    else:
+        _say_plan(prepared)
+    folder = Path(run) if run is not None else new_folder(method, context.task.space.name)
+    keep_given = None if given is None else partial(keep, given)
+    context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_given)
+    context.run.listeners, context.task.home = list(callbacks), folder
     return _finish(prepared)
+
+
+def _text_of(what: str, thing: Any) -> Any:
+    """What a configuration keeps of a user's object: a text that finds it again."""
+    if thing is None or isinstance(thing, str):
+        return thing
+    if what == "space" and isinstance(thing, Space):
+        return name_space(thing)
+    if what != "space" and callable(thing):
+        return refer(thing)
+    raise InputError(f"a text or {'a space' if what == 'space' else 'a function'} as {what}", type(thing).__name__)
+
+
+def _within_minutes(method: Method, minutes: float) -> Method:
+    """The same search cut to the time there is; what was cut is said."""
+    before = method.context
+    configuration, expected = planned(method, minutes)
+    context = Context(configuration, before.run, before.device, before.stop, before.progress, before.given)
+    changed = type(method)(context)
+    changed.check()
+    if configuration.data is not None:
+        context.progress.say(context.task.data.describe())
+    evaluations = configuration.options.get("evaluations")
+    parts = [f"{evaluations} evaluations"] if evaluations is not None else []
+    parts += [f"{context.task.recipe.epochs} epochs each"] if configuration.data is not None else []
+    text = f"{configuration.method} in about {expected:.1f} of {minutes:g} min: {', '.join(parts)}."
+    context.progress.say(text if expected <= minutes else f"{text} No less ends with an answer.")
+    return changed
 
 
 def resume(
@@ -74,6 +135,11 @@ def resume(
     *,
     latency_ms: Sequence[float] = (),
     minutes: float | None = None,
+    failures: int | None = None,
+    space: Space[Any] | None = None,
+    evaluate: Callable[[Any], float] | None = None,
+    augment: Callable[[Tensor], Tensor] | None = None,
+    callbacks: Sequence[Callback] = (),
     progress: Progress | None = None,
 ) -> Answer:
     """Continue a run where it stopped; a finished one returns its answer.
@@ -81,25 +147,44 @@ def resume(
     Args:
         folder: of the run.
         latency_ms: further latency limits for a run whose method answers several: only what they need is done.
-        minutes: time budget of this session.
+        minutes: how long this session may work; what is left is for the next one.
+        failures: how many evaluations may fail in all, instead of what the search was asked.
+        space: the space of the run, where it was an object of another program.
+        evaluate: the function of the run, where it was an object of another program.
+        augment: the augmentation of the run, where it was an object of another program.
+        callbacks: called with every event from now on.
         progress: where to show what happens; silent by default.
     """
     run = Run.open(Path(folder))
+    run.listeners = list(callbacks)
     stop, progress = Stop(minutes), progress or Progress()
+    if run.configuration.get("evaluate") == ASK_AND_TELL:
+        raise InputError("a run of a search", f"a study in {folder}", "Go on with it in Python: archwright.Study(...).")
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
-    prepared = reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
+    reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
     if run.status() == "finished":
         return Answer.read(run.folder)
+    changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
+    prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
     prepared.check()
     return _finish(prepared, resumed=True)
+
+
+def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
+    """The texts of objects that a user gives again because they lived in another program."""
+    for name, thing in objects.items():
+        known = run.configuration.get(name) or ""
+        if thing is not None and not is_local(known):
+            raise InputError(f"no {name} beside a run that names its own", f"another one than {known or 'none'}")
+    return {name: _text_of(name, thing) for name, thing in objects.items() if thing is not None}
 
 
 def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
     """The method of a run, as the run was configured but for ``changes``."""
     values = {**run.configuration, **changes}
     configuration = validated(Configuration, values, f"configuration in {run.folder}")
-    context = Context(configuration, run, _compute_device(configuration), stop, progress)
+    context = Context(configuration, run, compute_device(configuration), stop, progress)
     method: Method = methods.get(configuration.method)(context)
     return method
 
@@ -175,7 +260,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
             **dict(found),
             method=c.method,
             space=c.space,
-            data=c.data or c.benchmark,
+            data=c.data or c.benchmark or c.evaluate,
             seed=c.seed,
             seconds=seconds,
             run=str(run.folder),
@@ -209,14 +294,18 @@ def _seconds_spent(run: Run) -> float:
     return float(spent)
 
 
-def _compute_device(configuration: Configuration) -> Device:
+def compute_device(configuration: Configuration) -> Device:
     """The device to compute on; a name that is a benchmark's device means that latency limits are for that one."""
-    if configuration.benchmark is not None and configuration.device != "auto":
-        try:
-            return Device.choose(configuration.device, configuration.threads)
-        except InputError:
-            return Device.choose("auto", configuration.threads)
-    return Device.choose(configuration.device, configuration.threads)
+    c = configuration
+    if c.benchmark is None or c.device == "auto":
+        return Device.choose(c.device, c.threads)
+    known = load_benchmark(c.benchmark).devices
+    if c.device in known:
+        return Device.choose("auto", c.threads)
+    try:
+        return Device.choose(c.device, c.threads)
+    except InputError as error:
+        raise InputError(f"{error.expected} or of the benchmark ({', '.join(known)})", error.got, error.do) from error
 
 
 def _say_plan(method: Method) -> None:

@@ -1,31 +1,33 @@
-"""How a search asks for accuracies: from a table, or by training; here or by an executor, and nothing twice."""
+"""How a search asks for accuracies: by a user's function, from a table, or by training; nothing is done twice."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 from collections.abc import Sequence
+from math import inf
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
-from archwright.execution.base import Item, run_items
+from archwright.errors import ArchwrightError
+from archwright.execution.base import Item, Work, run_items
 from archwright.runs.files import Json
 from archwright.search.context import Context
-from archwright.search.jobs import look_up, train_and_measure, training_job
+from archwright.search.jobs import evaluate_own, look_up, train_and_measure, training_job
 from archwright.spaces.base import Architecture
 
 
 class Evaluated(NamedTuple):
-    """An architecture and the accuracy, in percent, that the search saw."""
+    """An architecture and what the search saw: accuracy in percent, or a user's score; minus infinity if it failed."""
 
     architecture: Architecture
     accuracy: float
 
 
 class Evaluator:
-    """Accuracies of architectures, from the table if the search has one, else by training; nothing is done twice."""
+    """Accuracies of architectures: by the user's function or from the table if the search has one, else by training."""
 
     def __init__(self, context: Context, stage: str) -> None:
         self.context = context
@@ -36,31 +38,60 @@ class Evaluator:
     def accuracy_on(self) -> str:
         """What the search sees."""
         task = self.context.task
+        if task.configuration.evaluate is not None:
+            return "your own function"
         if task.table is not None:
             split, epochs = task.table.search_protocol
             return f"{task.configuration.dataset} {split} after {epochs} epochs ({task.table.name} table)"
         return f"{task.data.name} validation after {task.recipe.epochs} epochs"
 
     def __call__(self, architectures: Sequence[Architecture], bar: Any = None) -> list[float]:
-        """Percent, in the order given; equal architectures are evaluated once."""
-        task = self.context.task
-        needs = () if task.table is not None else task.data_request.needs
-        items = {str(a): Item(str(a), self._payload(a), needs) for a in architectures}
-        work = look_up if task.table is not None else train_and_measure
+        """In the order given, minus infinity for those that failed; equal architectures are evaluated once.
+
+        Every failure is kept in the run with its reason; more of them than the configuration allows are an error.
+        """
+        items = [Item(text, self._payload(a), self._needs) for text, a in {str(a): a for a in architectures}.items()]
         executor, stop = self.context.executor, self.context.stop
-        results = run_items(executor, work, list(items.values()), self.log, stop, bar, self._record)
-        return [results[str(a)]["accuracy"] for a in architectures]
+        results = run_items(executor, self._work, items, self.log, stop, bar, self._record)
+        self._check_failures()
+        return [-inf if results[str(a)].get("failure") else results[str(a)]["accuracy"] for a in architectures]
+
+    @property
+    def _work(self) -> Work:
+        if self.context.configuration.evaluate is not None:
+            return evaluate_own
+        return look_up if self.context.task.table is not None else train_and_measure
+
+    @property
+    def _needs(self) -> tuple[str, ...]:
+        return self.context.task.data_request.needs if self._work is train_and_measure else ()
+
+    def _check_failures(self) -> None:
+        allowed = self.context.configuration.failures
+        reasons = [result["failure"] for result in self.log.done.values() if "failure" in result]
+        if len(reasons) > allowed:
+            raise ArchwrightError(
+                f"expected at most {allowed} evaluations to fail (--failures), got {len(reasons)}; the last one: "
+                f"{reasons[-1]}. All are kept in {self.context.run.folder}; resume it with more failures allowed."
+            )
 
     def _record(self, key: str, result: Json) -> None:
-        """One event an epoch of an evaluation, wherever it ran."""
+        """One event an epoch of an evaluation, wherever it ran, and one for what came of it."""
         for epoch, metrics in enumerate(result.get("epochs", ())):
             self.context.run.on_epoch(self.stage, architecture=key)(epoch, metrics)
+        if "failure" in result:
+            self.context.run.event("failed", stage=self.stage, architecture=key, why=result["failure"])
+            self.context.progress.say(f"An evaluation failed: {result['failure']} ({key})")
+        else:
+            self.context.run.event("evaluated", stage=self.stage, architecture=key, accuracy=result["accuracy"])
 
     def _payload(self, architecture: Architecture) -> Json:
         context, c, task = self.context, self.context.configuration, self.context.task
+        fields = {"architecture": str(architecture), "space": task.space_text}
+        if c.evaluate is not None:
+            return {**fields, "evaluate": c.evaluate, "scale": task.scale.to_dict()}
         if task.table is not None:
-            text, name = str(architecture), task.space.name
-            return {"architecture": text, "space": name, "benchmark": c.benchmark, "dataset": c.dataset}
+            return {**fields, "benchmark": c.benchmark, "dataset": c.dataset}
         return training_job(context, architecture, self._checkpoints(architecture)).to_json()
 
     def _checkpoints(self, architecture: Architecture) -> str:

@@ -58,7 +58,7 @@ def keep_answer(
         model=f"artifacts/{path.name}",
         onnx=f"artifacts/{name}.onnx" if onnx else None,
     )
-    model = Model(network, context.task.space.name, architecture, scale, data.preprocessing)
+    model = Model(network, context.task.space_text, architecture, scale, data.preprocessing)
     model.measured = trained.model_dump(mode="json", exclude={"model", "onnx"})
     model.save(path)
     if onnx:

@@ -1,4 +1,4 @@
-"""Work items that methods send to executors: look an architecture up, or train and measure it.
+"""Work items that methods send to executors: look an architecture up, train and measure it, or ask a user's function.
 
 Payloads are JSON, so that an item runs the same here, in another process or on another machine.
 """
@@ -9,20 +9,24 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from archwright.data import Augmentation, Batches, ImageData
+from archwright.data import Batches, ImageData
+from archwright.data.augmentation import find_augmentation
 from archwright.data.request import DataRequest, load_data
+from archwright.errors import InputError, Interrupted, RunError
 from archwright.execution.base import cheap
+from archwright.references import resolve
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
 from archwright.search.context import Context
 from archwright.spaces.base import Architecture, Network, Space
-from archwright.spaces.registry import spaces
+from archwright.spaces.registry import find_space
 from archwright.tables.base import Benchmark, load_benchmark
 from archwright.training import Accuracy, Position, Recipe, evaluate, train
 
@@ -36,9 +40,30 @@ def _table(spec: str) -> Benchmark:
 def look_up(payload: Json, stop: Stop) -> Json:
     """Accuracy of ``payload["architecture"]`` in a table, by the protocol that a search may look at."""
     table = _table(payload["benchmark"])
-    architecture = spaces.get(payload["space"]).parse(payload["architecture"])
+    architecture = find_space(payload["space"]).parse(payload["architecture"])
     split, epochs = table.search_protocol
     return {"accuracy": table.accuracy(architecture, payload["dataset"], epochs, split)}
+
+
+def _kept(work: Callable[[], dict[str, Json]], stopping: tuple[type[Exception], ...]) -> Json:
+    """What ``work`` returns, or why it failed; errors that are not the architecture's are ``stopping`` the search."""
+    try:
+        found = work()
+    except stopping:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is kept in the run, and too many of them are an error
+        return {"accuracy": None, "failure": f"{type(error).__name__}: {error}"[:500]}
+    if not isfinite(found["accuracy"]):
+        return {"accuracy": None, "failure": f"the score is {found['accuracy']}"}
+    return found
+
+
+def evaluate_own(payload: Json, stop: Stop) -> Json:
+    """What a user's own function says of an architecture."""
+    space: Space[Any] = find_space(payload["space"])
+    architecture = space.at_scale(space.scale_from(payload["scale"])).parse(payload["architecture"])
+    function = resolve(payload["evaluate"], "evaluate")
+    return _kept(lambda: {"accuracy": float(function(architecture))}, (Interrupted,))
 
 
 @dataclass(frozen=True)
@@ -56,6 +81,7 @@ class TrainingJob:
     scale: dict[str, Any]
     architecture: str
     recipe: dict[str, Any]
+    augment: str
     seed: int
     device: str
     split: str
@@ -72,7 +98,7 @@ class TrainingJob:
 
     def network(self) -> Network:
         """The network with the initial weights of ``seed``."""
-        space: Space[Any] = spaces.get(self.space)
+        space: Space[Any] = find_space(self.space)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             scale = space.scale_from(self.scale)
@@ -84,10 +110,11 @@ def training_job(context: Context, architecture: Architecture, checkpoints: str 
     task = context.task
     fields: dict[str, Any] = {
         "data": task.data_request,
-        "space": task.space.name,
+        "space": task.space_text,
         "scale": task.scale.to_dict(),
         "architecture": str(architecture),
         "recipe": task.recipe.model_dump(),
+        "augment": context.configuration.augment,
         "seed": context.configuration.seed,
         "device": context.device.name,
         "split": "validation",
@@ -99,6 +126,10 @@ def training_job(context: Context, architecture: Architecture, checkpoints: str 
 def train_and_measure(payload: Json, stop: Stop) -> Json:
     """Train a network from scratch and measure it; checkpointed inside where the job says where."""
     job = TrainingJob.from_json(payload)
+    return _kept(lambda: _train_and_measure(job, stop), (Interrupted, InputError, RunError, OSError))
+
+
+def _train_and_measure(job: TrainingJob, stop: Stop) -> dict[str, Json]:
     network = job.network()
     begin = time.perf_counter()
     accuracy, epochs = train_network(network, job, stop)
@@ -119,9 +150,8 @@ def train_network(
     """Train ``network`` in place by the job's recipe; its accuracy on the job's split, and all epochs' metrics."""
     data = load_data(job.data)
     recipe = Recipe(**job.recipe)
-    batches = Batches(
-        data, "train", recipe.batch_size, seed=job.seed, augment=Augmentation.default_for(data), device=job.device
-    )
+    augment = find_augmentation(job.augment, data)
+    batches = Batches(data, "train", recipe.batch_size, seed=job.seed, augment=augment, device=job.device)
     epochs = train(
         network,
         batches,

@@ -96,6 +96,8 @@ class Method(ABC):
     Options: ClassVar[type[Options]]
     default_space: ClassVar[str] = "nasbench201"
     """The space of a search that names none."""
+    evaluates: ClassVar[bool] = False
+    """Whether it asks for accuracies of architectures, so that a user's own function can give them."""
     redone_for_limits: ClassVar[tuple[str, ...]] = ()
     """Stages that a finished run does again when it is asked for further limits; empty where it cannot be."""
 
@@ -106,11 +108,20 @@ class Method(ABC):
     def check(self) -> None:
         """Refuse what cannot work; everything named in the configuration is loaded and validated here."""
         context, task = self.context, self.context.task
+        c = context.configuration
         _ = task.table, task.recipe
-        if task.table is None and context.configuration.data is None:
-            raise InputError("a data set (--data) or a benchmark (--benchmark)", "neither")
+        if task.table is None and c.data is None and c.evaluate is None:
+            raise InputError("data (--data), a benchmark (--benchmark) or a function (--evaluate)", "none of them")
+        if c.evaluate is not None and not self.evaluates:
+            raise InputError(
+                "a method that evaluates architectures beside your own function (random, evolution, hnas)",
+                repr(self.name),
+            )
+        task.check_own(sends_away=c.executor != "here")
         _ = task.scale, task.final_recipe
-        if context.configuration.onnx and not has_onnx():
+        if c.data is not None:
+            task.check_recipe()
+        if c.onnx and not has_onnx():
             raise missing_extra("onnx", "onnx", "writing ONNX files")
         task.check_limits(context.rng("limits"))
 
@@ -169,8 +180,13 @@ class SearchMethod(Method):
         """How many evaluations the search makes one after another, for the estimate of time; none by default."""
         return 0
 
-    def estimate_seconds(self) -> float:
-        """The evaluations and the final training, from a few timed steps; what a method does besides is not counted."""
+    def estimate_seconds(self) -> float | None:
+        """The evaluations and the final training, from a few timed steps; what a method does besides is not counted.
+
+        Nothing is known of the time that a user's own function takes.
+        """
+        if self.context.configuration.evaluate is not None:
+            return None
         return Evaluator(self.context, "search").seconds_each() * (self.rounds + self.final_rounds)
 
     @property
@@ -194,6 +210,8 @@ class SearchMethod(Method):
         if not task.feasible(architecture):
             raise RunError(f"the chosen architecture {architecture} breaks the limits; this is a bug.")
         known: dict[str, Any] = {}
+        if task.configuration.evaluate is not None:
+            known = {"accuracy": choice.accuracy, "accuracy_on": choice.accuracy_on}
         if table is not None:
             split, epochs = table.report_protocol
             tests = {d: table.accuracy(architecture, d, epochs, split) for d in table.datasets}
@@ -212,4 +230,5 @@ class SearchMethod(Method):
             **known,
             **task.costs(architecture),
         )
-        return Found(best=best, evaluations=choice.evaluations)
+        details = {"failures": choice.failures} if choice.failures else {}
+        return Found(best=best, evaluations=choice.evaluations, details=details)

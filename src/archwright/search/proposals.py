@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
-from archwright.errors import InfeasibleError, Interrupted
+from archwright.costs.limits import walk_within
+from archwright.errors import ArchwrightError, InfeasibleError
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
@@ -17,6 +20,10 @@ from archwright.spaces.base import Architecture
 
 Propose = Callable[[Sequence[Evaluated], int], Architecture]
 """From the evaluations so far and the number of the next one, the architecture to evaluate; a pure function."""
+
+
+WALKS = 20
+"""Random architectures from which one within the limits is walked to, where draws find none."""
 
 
 class ProposalOptions(Options):
@@ -31,6 +38,8 @@ class ProposalSearch(SearchMethod):
     Options: ClassVar[type[Options]] = ProposalOptions
     options: ProposalOptions
 
+    evaluates: ClassVar[bool] = True
+
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The architecture to evaluate as ``number``; a function of the past and the number."""
@@ -43,7 +52,22 @@ class ProposalSearch(SearchMethod):
     @property
     def rounds(self) -> float:
         """Evaluations over what runs side by side."""
-        return self.options.evaluations / min(self.batch, self.context.executor.workers)
+        return self.count / min(self.batch, self.context.executor.workers)
+
+    @property
+    def count(self) -> int:
+        """How many architectures are evaluated."""
+        return self.options.evaluations
+
+    def conclude(self, history: Sequence[Evaluated], best: Evaluated) -> Choice:
+        """What the search ends with; a method may keep more of it."""
+        return Choice(
+            architecture=str(best.architecture),
+            accuracy=best.accuracy,
+            accuracy_on=Evaluator(self.context, "search").accuracy_on,
+            evaluations=len(history),
+            failures=sum(one.accuracy == -inf for one in history),
+        )
 
     def search_stages(self) -> list[Stage]:
         """One stage."""
@@ -51,14 +75,9 @@ class ProposalSearch(SearchMethod):
 
     def _search(self) -> Choice:
         context = self.context
-        history = evaluate_proposals(context, "search", self.propose, self.options.evaluations, self.batch)
+        history = evaluate_proposals(context, "search", self.propose, self.count, self.batch)
         best = max(history, key=lambda one: one.accuracy)
-        return Choice(
-            architecture=str(best.architecture),
-            accuracy=best.accuracy,
-            accuracy_on=Evaluator(context, "search").accuracy_on,
-            evaluations=len(history),
-        )
+        return self.conclude(history, best)
 
 
 def evaluate_proposals(
@@ -66,8 +85,8 @@ def evaluate_proposals(
 ) -> list[Evaluated]:
     """Propose, evaluate, repeat; ``batch`` architectures are proposed from the same past.
 
-    A resumed run proposes the same again and finds the finished ones in the item log. The end of the time budget ends
-    the search with what it has.
+    A resumed run proposes the same again and finds the finished ones in the item log. Failed evaluations count, and
+    the search goes on from them as from the worst there are.
     """
     evaluator = Evaluator(context, stage)
     history: list[Evaluated] = []
@@ -75,21 +94,13 @@ def evaluate_proposals(
         while len(history) < evaluations:
             count = min(batch, evaluations - len(history))
             chosen = [propose(history, len(history) + i) for i in range(count)]
-            try:
-                accuracies = evaluator(chosen)
-            except Interrupted:
-                done = evaluator.log.done
-                history += [Evaluated(a, done[str(a)]["accuracy"]) for a in chosen if str(a) in done]
-                if context.stop.signalled or not history:
-                    raise
-                context.run.event("budget", stage=stage, evaluations=len(history))
-                context.progress.say(f"The time budget ends the search after {len(history)} evaluations.")
-                return history
-            for architecture, accuracy in zip(chosen, accuracies, strict=True):
+            for architecture, accuracy in zip(chosen, evaluator(chosen), strict=True):
                 history.append(Evaluated(architecture, accuracy))
-            best = max(history, key=lambda one: one.accuracy)
+            best = max(one.accuracy for one in history)
             bar.advance(count)
-            bar.note(f"best {best.accuracy:.2f} %")
+            bar.note(f"best {best:.2f}" if best > -inf else "all failed")
+    if best == -inf:
+        raise ArchwrightError(f"all {len(history)} evaluations failed; the reasons are in {context.run.folder}.")
     return history
 
 
@@ -102,3 +113,17 @@ def feasible_sample(context: Context, draw: Callable[[], Architecture], tries: i
             return architecture
     limits = ", ".join(f"{name} <= {limit:g}" for name, limit in context.configuration.single_limits.items())
     raise InfeasibleError(f"no architecture that meets {limits or 'connectedness'} was found in {tries:,} draws.")
+
+
+def feasible_start(context: Context, rng: np.random.Generator) -> Architecture:
+    """A connected architecture within the limits: a random one, or where hardly any is, the end of a walk to one."""
+    task, limits = context.task, context.configuration.single_limits
+    try:
+        return feasible_sample(context, lambda: task.space.sample(rng), tries=2000)
+    except InfeasibleError:
+        for _ in range(WALKS if limits else 0):
+            start = task.space.sample(rng)
+            found = walk_within(task.space, start, lambda one: task.costs(one, limits), limits)
+            if found is not None and task.space.is_connected(found):
+                return found
+        raise

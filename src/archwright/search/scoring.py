@@ -12,7 +12,7 @@ from archwright.proxies.engine import ScoreRequest, score_architectures
 from archwright.proxies.score import Scores
 from archwright.search.context import Context
 from archwright.search.method import Options
-from archwright.search.proposals import feasible_sample
+from archwright.search.proposals import feasible_start
 from archwright.spaces.base import Architecture
 
 MOST_POOLED = 20_000
@@ -57,7 +57,7 @@ def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, 
 def check_scoring(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> None:
     """Refuse metrics, images and spaces that cannot be scored."""
     request = request_scores(context, options, metrics)
-    data = load_data(request.data)
+    data = context.task.data if context.configuration.data is not None else load_data(request.data)
     request.check(data)
     size = min(request.image_size, data.image_size)
     context.task.space.check_scale(
@@ -77,7 +77,7 @@ def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
         return [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
     rng = context.rng("pool")
     for _ in range(options.pool or 2000):
-        found[space.canonical(feasible_sample(context, lambda: space.sample(rng)))] = None
+        found[space.canonical(feasible_start(context, rng))] = None
     return list(found)
 
 

@@ -5,22 +5,32 @@ Nothing here knows runs, stages or methods.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from archwright.costs.limits import RESOURCES, check_numbers, check_reachable, met
-from archwright.data import ImageData
-from archwright.data.request import DataRequest, load_data
+from archwright.data import Augmentation, ImageData
+from archwright.data.augmentation import Augment, find_augmentation
+from archwright.data.request import KEPT, DataRequest, load_data
 from archwright.errors import InputError, unknown_name
-from archwright.search.configuration import Configuration
+from archwright.references import is_local, resolve
+from archwright.search.configuration import ASK_AND_TELL, Configuration
 from archwright.spaces.base import Architecture, Scale, Space
-from archwright.spaces.registry import spaces
+from archwright.spaces.registry import find_space, spaces
 from archwright.tables.base import Benchmark, load_benchmark
 from archwright.training import Recipe, get_recipe
+from archwright.training.plain import check_network
+
+OBJECT = "object:"
+"""Before the name of images that were given in memory."""
+DATA_FILE = "data.npz"
+"""Where a run keeps them."""
 
 
 @dataclass
@@ -28,6 +38,10 @@ class Task:
     """What the configuration names; expensive parts are made when first asked for."""
 
     configuration: Configuration
+    home: Path | None = None
+    """Where images that were given in memory are kept."""
+    given: ImageData | None = None
+    """Those images, in the process that was given them."""
 
     @cached_property
     def space(self) -> Space[Any]:
@@ -37,8 +51,22 @@ class Task:
 
     @property
     def _registered_space(self) -> Space[Any]:
-        space: Space[Any] = spaces.get(self.configuration.space)
-        return space
+        return find_space(self.configuration.space)
+
+    @property
+    def space_text(self) -> str:
+        """How another process finds the space."""
+        text = self.configuration.space
+        return spaces.elsewhere(text) if text in spaces else text
+
+    @cached_property
+    def evaluate(self) -> Callable[[Architecture], float] | None:
+        """The user's own function of an architecture, if any."""
+        text = self.configuration.evaluate
+        function = None if text is None else resolve(text, "evaluate")
+        if function is not None and not callable(function):
+            raise InputError("a function of an architecture as evaluate", f"{type(function).__name__} at {text}")
+        return function
 
     @cached_property
     def table(self) -> Benchmark | None:
@@ -56,7 +84,7 @@ class Task:
     @cached_property
     def data(self) -> ImageData:
         """The images."""
-        return load_data(self.data_request)
+        return self.given or load_data(self.data_request)
 
     @property
     def data_request(self) -> DataRequest:
@@ -64,7 +92,16 @@ class Task:
         c = self.configuration
         if c.data is None:
             raise InputError("a data set (--data)", "none", "Give one, for example --data digits.")
-        return DataRequest(c.data, c.seed, c.image_size, c.skip_bad)
+        if c.data.startswith(OBJECT):
+            return DataRequest(f"{KEPT}{(self.home or Path()).absolute() / DATA_FILE}", c.seed)
+        return DataRequest(c.data, c.seed, c.image_size, c.skip_bad, c.split)
+
+    def augmentation(self, **changes_to_default: Any) -> Augment | None:
+        """What is done to training images; a method may want the default one changed, but not what a user asked for."""
+        found = find_augmentation(self.configuration.augment, self.data)
+        if self.configuration.augment == "default" and isinstance(found, Augmentation):
+            return replace(found, **changes_to_default)
+        return found
 
     @cached_property
     def scale(self) -> Scale:
@@ -72,7 +109,10 @@ class Task:
         c = self.configuration
         if self.table is not None and c.data is None:
             return self.table.scale(c.dataset)
-        space, data = self._registered_space, self.data
+        space = self._registered_space
+        if c.data is None:  # a user's own function judges: the scale only serves to count costs
+            return space.named_scale(c.scale, classes=10, image_size=32, image_channels=3)
+        data = self.data
         scale = space.named_scale(c.scale, data.classes, data.image_size, data.image_channels)
         scale = scale.changed(channels=c.channels, cells=c.cells)
         space.check_scale(scale)
@@ -82,14 +122,54 @@ class Task:
     def recipe(self) -> Recipe:
         """How one evaluation trains."""
         c = self.configuration
-        given = {"epochs": c.epochs, "batch_size": c.batch_size, "lr": c.lr}
-        return get_recipe(c.recipe, **{name: value for name, value in given.items() if value is not None})
+        own = {"epochs": c.epochs, "batch_size": c.batch_size, "lr": c.lr}
+        known = set(Recipe.model_fields) - set(own) - {"distill_weight", "distill_temperature"}  # no teacher here
+        for name in c.training:
+            if name not in known:
+                raise unknown_name("further field of the recipe", name, known)
+        return get_recipe(c.recipe, **c.training, **{name: value for name, value in own.items() if value is not None})
 
     @property
     def trains_answer(self) -> bool:
         """Whether the answer is trained on the data: always without a table, with one only on request."""
         c = self.configuration
         return c.data is not None and (c.benchmark is None or c.final_epochs is not None)
+
+    def check_own(self, sends_away: bool) -> None:
+        """Refuse objects of a user that cannot be used, or not where the work items run.
+
+        Args:
+            sends_away: whether items run in other processes, which can only use what they can import.
+        """
+        c = self.configuration
+        _ = self.space
+        if c.evaluate not in (None, ASK_AND_TELL):
+            _ = self.evaluate
+        if c.evaluate is None and not self.space.builds_networks:
+            raise InputError(
+                "a function that evaluates architectures (evaluate)",
+                f"none for the space {self.space.name!r}, which builds no networks",
+            )
+        if c.data is not None:
+            _ = self.augmentation()
+            if not self.space.builds_networks:
+                raise InputError(f"no data beside the space {self.space.name!r}, which builds no networks", c.data)
+        own = {"space": self.space_text, "evaluate": c.evaluate or "", "augmentation": c.augment}
+        for what, text in own.items():
+            if sends_away and is_local(text):
+                raise InputError(
+                    f"the {what} as MODULE:OBJECT, which other processes can import",
+                    f"an object that only this program has, with --executor {c.executor}",
+                    "Put it into a module, or use the executor here.",
+                )
+
+    def check_recipe(self) -> None:
+        """Refuse drop-path and an auxiliary loss where the networks have none."""
+        space, recipe = self.space, self.recipe
+        if recipe.drop_path == 0 and recipe.auxiliary_weight == 0:
+            return
+        with torch.device("meta"):
+            check_network(space.build(space.sample(np.random.default_rng(0)), self.scale), recipe)
 
     @cached_property
     def final_recipe(self) -> Recipe:
@@ -109,6 +189,8 @@ class Task:
         in_table = self.table is not None and not self.trains_answer
         scale = self.table.scale(self.configuration.dataset) if in_table and self.table else self.scale
         found: dict[str, float] = {}
+        if not self.space.builds_networks:
+            return found
         if "params" in names or "macs" in names:
             cost = self.space.cost(architecture, scale)
             found = {"params": cost.params, "macs": cost.macs}
@@ -132,6 +214,8 @@ class Task:
 
     def _check_limit_names(self, limits: Mapping[str, float]) -> None:
         check_numbers(limits)
+        if not self.space.builds_networks:
+            raise InputError("no limits", f"{', '.join(limits)}", f"The space {self.space.name!r} builds no networks.")
         if "memory_bytes" in limits and not self.space.counts_memory:
             raise InputError(
                 "limits on params or macs",

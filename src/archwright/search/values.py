@@ -21,13 +21,15 @@ class Choice(StageResult):
         architecture: its canonical text.
         accuracy: in percent, as the search saw it; None where a search sees no accuracies.
         accuracy_on: what that was measured on, for people.
-        evaluations: how many architectures the search evaluated.
+        evaluations: how many architectures the search evaluated, those that failed included.
+        failures: how many failed.
     """
 
     architecture: str
     accuracy: float | None
     accuracy_on: str
     evaluations: int
+    failures: int = 0
 
 
 class Trained(StageResult):

@@ -97,6 +97,16 @@ class Network(nn.Module):
         return self(x), None
 
     @property
+    def has_auxiliary(self) -> bool:
+        """Whether there is a second classifier."""
+        return False
+
+    @property
+    def has_drop_path(self) -> bool:
+        """Whether there are paths that training can drop."""
+        return any(isinstance(module, DropPath) for module in self.modules())
+
+    @property
     def drop_path(self) -> float:
         """Probability with which training drops a path."""
         return next((module.p for module in self.modules() if isinstance(module, DropPath)), 0.0)

@@ -272,6 +272,11 @@ class CellNetwork(Network):
         """Images (B, image_channels, H, W) to logits (B, classes)."""
         return self._run(x, cell_arguments, with_head=False)[0]
 
+    @property
+    def has_auxiliary(self) -> bool:
+        """Whether the scale asks for one."""
+        return self.auxiliary is not None
+
     def with_auxiliary(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """Logits and, in training, the auxiliary head's logits."""
         return self._run(x, (), with_head=self.training)

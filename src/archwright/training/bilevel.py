@@ -126,6 +126,19 @@ class Problem:
         found = torch.autograd.grad(loss, asked, allow_unused=True, materialize_grads=True)
         return Gradients(loss.detach(), list(found[:count]), list(found[count:]))
 
+    def mixed_product(
+        self, network: nn.Module, weights: Sequence[Tensor], half: Half, position: Position, vector: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """d/da <grad_w L(w, a), vector>, one tensor a decision: a pass that is differentiated twice, counted as two."""
+        self.passes += 2
+        loss = self.objective(network, self.alpha.get(detached=False), self.batch(half, position), position)
+        gradients = torch.autograd.grad(
+            loss, list(weights), create_graph=True, allow_unused=True, materialize_grads=True
+        )
+        along = torch.stack([(g * v).sum() for g, v in zip(gradients, vector, strict=True)]).sum()
+        parameters = list(self.architecture.parameters)
+        return list(torch.autograd.grad(along, parameters, allow_unused=True, materialize_grads=True))
+
 
 def losses(train: Tensor, validation: Tensor) -> dict[str, Tensor]:
     """A step's metrics; the loop watches ``loss``."""

@@ -55,7 +55,7 @@ def plain_step(
     schedule: Schedule,
 ) -> Step:
     """One step of gradient descent on a batch; its metrics are ``loss`` and ``accuracy`` (percent) on that batch."""
-    _check_network(network, recipe)
+    check_network(network, recipe)
     _check_teacher(teacher, recipe)
     where = torch.device(device)
     if teacher is not None:
@@ -178,14 +178,15 @@ def _autocast(device: torch.device, recipe: Recipe) -> AbstractContextManager[An
     return torch.autocast(device.type, dtype=torch.bfloat16) if mixed else nullcontext()
 
 
-def _check_network(network: nn.Module, recipe: Recipe) -> None:
+def check_network(network: nn.Module, recipe: Recipe) -> None:
     """A setting that the network cannot obey is a mistake, not a silence."""
-    for setting, attribute in (("drop_path", "drop_path"), ("auxiliary_weight", "with_auxiliary")):
-        if getattr(recipe, setting) > 0 and not hasattr(network, attribute):
+    for setting, ability in (("drop_path", "has_drop_path"), ("auxiliary_weight", "has_auxiliary")):
+        if getattr(recipe, setting) > 0 and not getattr(network, ability, False):
+            part = "paths to drop" if setting == "drop_path" else "an auxiliary classifier"
             raise InputError(
-                f"a network with {attribute!r} for a recipe with {setting} = {getattr(recipe, setting)}",
-                f"{type(network).__name__} without it",
-                f"Set {setting} to 0 in the recipe.",
+                f"a network with {part} for a recipe with {setting} = {getattr(recipe, setting)}",
+                f"{type(network).__name__} without",
+                f"Set {setting}=0 (--training {setting}=0).",
             )
 
 

@@ -58,11 +58,14 @@ class Recipe(BaseModel):
     def changed(self, **changes: Any) -> Recipe:
         """A copy with some settings changed, validated; all mistakes are in one message.
 
-        With other ``epochs`` the warm-up is at most a quarter of them, unless it is given, too.
+        With other ``epochs`` the warm-up is at most a quarter of them, and with another optimiser than SGD momentum is
+        not Nesterov's, unless these are given, too.
         """
         epochs = changes.get("epochs")
         if isinstance(epochs, int) and "warmup_epochs" not in changes:
             changes["warmup_epochs"] = min(self.warmup_epochs, epochs / 4)
+        if changes.get("optimizer", "sgd") != "sgd":
+            changes.setdefault("nesterov", False)
         try:
             return Recipe(**{**self.model_dump(), **changes})
         except ValidationError as error:

@@ -1,0 +1,149 @@
+"""Small charts as inline SVG: points, lines and bars that can be read, focused by keyboard and printed.
+
+Colours come from the page's CSS variables, so that a chart follows light and dark. Every mark has a title that browsers
+show on hover; points can be reached with the tab key, and the page's script writes the title of a focused mark beside
+the chart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import NamedTuple
+
+WIDTH, HEIGHT = 640, 300
+LEFT, RIGHT, TOP, BOTTOM = 62, 16, 14, 44
+SERIES = 6
+"""Different colours; further series begin anew."""
+MOST_POINTS = 400
+"""Points of one line that are drawn; more are thinned out evenly."""
+
+
+class Mark(NamedTuple):
+    """A point with what to say of it; ``chosen`` ones are drawn larger."""
+
+    x: float
+    y: float
+    title: str
+    chosen: bool = False
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers from about ``low`` to ``high``."""
+    if not high > low:
+        return [low]
+    step = 10 ** math.floor(math.log10((high - low) / count))
+    for factor in (1, 2, 5, 10):
+        if (high - low) / (factor * step) <= count:
+            step *= factor
+            break
+    first = math.ceil(low / step - 1e-9) * step
+    found = []
+    while first <= high + 1e-9 * step:
+        found.append(round(first, 12))
+        first += step
+    return found
+
+
+class _Axes:
+    """Where numbers are on the picture."""
+
+    def __init__(self, xs: Sequence[float], ys: Sequence[float]) -> None:
+        self.x_low, self.x_high = _range(xs)
+        self.y_low, self.y_high = _range(ys)
+
+    def x(self, value: float) -> float:
+        return LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value: float) -> float:
+        return HEIGHT - BOTTOM - (value - self.y_low) / (self.y_high - self.y_low) * (HEIGHT - TOP - BOTTOM)
+
+    def frame(self, x_label: str, y_label: str) -> str:
+        parts = []
+        for value in ticks(self.x_low, self.x_high):
+            x = self.x(value)
+            parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
+            parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{value:g}</text>')
+        for value in ticks(self.y_low, self.y_high):
+            y = self.y(value)
+            parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+            parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>')
+        middle = (LEFT + WIDTH - RIGHT) / 2
+        parts.append(f'<text x="{middle:.0f}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_label)}</text>')
+        parts.append(
+            f'<text transform="translate(14 {(TOP + HEIGHT - BOTTOM) / 2:.0f}) rotate(-90)" text-anchor="middle">'
+            f"{escape(y_label)}</text>"
+        )
+        return "".join(parts)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    low, high = min(values), max(values)
+    room = 0.06 * (high - low) or max(1e-9, 0.05 * abs(high)) or 1.0
+    return low - room, high + room
+
+
+def _svg(title: str, body: str) -> str:
+    return (
+        f'<div class="wide"><svg class="chart" role="img" aria-label="{escape(title)}" viewBox="0 0 {WIDTH} {HEIGHT}">'
+        f'{body}</svg></div><p class="said" aria-live="polite"></p>'
+    )
+
+
+def scatter(title: str, marks: Sequence[Mark], x_label: str, y_label: str) -> str:
+    """Points, the chosen ones above the others."""
+    axes = _Axes([mark.x for mark in marks], [mark.y for mark in marks])
+    body = axes.frame(x_label, y_label)
+    for mark in sorted(marks, key=lambda one: one.chosen):
+        kind, radius = ("chosen", 7) if mark.chosen else ("point", 3.5)
+        body += (
+            f'<circle class="{kind}" tabindex="0" cx="{axes.x(mark.x):.1f}" cy="{axes.y(mark.y):.1f}" r="{radius}" '
+            f'aria-label="{escape(mark.title)}"><title>{escape(mark.title)}</title></circle>'
+        )
+    return _svg(title, body)
+
+
+def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
+    """One line a name, with a legend."""
+    shown = {name: _thinned(points) for name, points in series.items() if points}
+    every = [point for points in shown.values() for point in points]
+    axes = _Axes([x for x, _ in every], [y for _, y in every])
+    body = axes.frame(x_label, y_label)
+    for number, (name, points) in enumerate(shown.items()):
+        way = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in points)
+        last = points[-1]
+        said = f"{name}: {last[1]:.4g} at {last[0]:g}"
+        body += f'<polyline class="line s{number % SERIES}" points="{way}"><title>{escape(said)}</title></polyline>'
+        body += (
+            f'<circle class="end s{number % SERIES}" tabindex="0" cx="{axes.x(last[0]):.1f}" '
+            f'cy="{axes.y(last[1]):.1f}" r="3.5" aria-label="{escape(said)}"><title>{escape(said)}</title></circle>'
+        )
+    return _svg(title, body) + _legend(list(shown))
+
+
+def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    if len(points) <= MOST_POINTS:
+        return list(points)
+    step = (len(points) - 1) / (MOST_POINTS - 1)
+    return [points[round(number * step)] for number in range(MOST_POINTS)]
+
+
+def _legend(names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return ""
+    items = "".join(f'<li><span class="key s{n % SERIES}"></span>{escape(name)}</li>' for n, name in enumerate(names))
+    return f'<ul class="legend">{items}</ul>'
+
+
+def bars(rows: Sequence[tuple[str, float, str, bool]], most: float) -> str:
+    """A table of (name, value, text, chosen) with a bar each, as long as its share of ``most``."""
+    lines_ = []
+    for name, value, text, chosen in rows:
+        share = 100 * max(0.0, min(1.0, value / most)) if most > 0 else 0.0
+        kind = "bar chosen-bar" if chosen else "bar"
+        lines_.append(
+            f'<tr><th scope="row">{escape(name)}</th><td class="barcell">'
+            f'<span class="{kind}" style="width:{share:.1f}%"></span></td><td>{escape(text)}</td></tr>'
+        )
+    return f'<table class="bars"><tbody>{"".join(lines_)}</tbody></table>'

@@ -1,0 +1,414 @@
+"""The page of a run: what was asked, what was found, why, how to use it and how long everything took.
+
+A finished run is shown by its typed answer; a stopped or running one by its plan and events so far. Several runs are
+compared in one page. Everything a run says (names, paths, class names) is escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import shlex
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from archwright.analysis.drawing import draw_cells
+from archwright.errors import ArchwrightError, InputError
+from archwright.report.charts import Mark, bars, lines, scatter
+from archwright.report.style import page
+from archwright.runs.files import Json, write_atomic
+from archwright.runs.run import Run
+from archwright.search.answer import Answer, Candidate
+from archwright.search.configuration import Configuration
+from archwright.spaces.base import Space
+from archwright.spaces.cells import CellPair
+from archwright.spaces.nasbench201 import Cell201
+from archwright.spaces.registry import spaces
+
+REPORT = "report.html"
+LARGEST_PICTURE = 400_000
+"""Bytes of a picture that goes into the page; larger ones are linked."""
+LARGEST_PAGE = 2_000_000
+MOST_LINES = 6
+"""Trainings shown in one chart: the latest ones."""
+UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates", "memory_bytes": "bytes"}
+
+
+def report_run(folder: Path) -> Path:
+    """Write the page of the run in ``folder`` into it and return its path."""
+    run = Run.open(folder)
+    path = folder / REPORT
+    write_atomic(path, run_page(run).encode())
+    return path
+
+
+def report_comparison(folders: Sequence[Path], path: Path) -> Path:
+    """Write one page that compares finished runs."""
+    if len(folders) < 2:
+        raise InputError("two or more runs to compare", str(len(folders)))
+    runs = [Run.open(folder) for folder in folders]
+    write_atomic(path, comparison_page(runs, path).encode())
+    return path
+
+
+def run_page(run: Run) -> str:
+    """The document."""
+    asked = run.configuration
+    source = asked.get("data") or asked.get("benchmark") or ""
+    title = f"{asked['method']} on {asked['space']}" + (f" ({source})" if source else "")
+    answer = Answer.read(run.folder) if run.status() == "finished" else None
+    events = run.events()
+    parts = [f"<h1>{escape(title)}, seed {asked['seed']}</h1>"]
+    parts += _found(run, answer) if answer is not None else [_under_way(run)]
+    if answer is not None:
+        parts += [_models(answer), _beside(answer), _use(run, answer), _front(answer), _drawing(asked, answer)]
+        parts.append(_insights(answer))
+    parts += [_progress(run, events), _diagnostics(events), _pictures(run), _times(run, events), _asked(run)]
+    return page(escape(title), "".join(part for part in parts if part))
+
+
+def section(title: str, body: str) -> str:
+    """A card."""
+    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
+
+
+def _fact(name: str, value: str) -> str:
+    return f"<div><span>{escape(name)}</span>{escape(value)}</div>"
+
+
+def _found(run: Run, answer: Answer) -> list[str]:
+    """The answer first: how good, how fast, how large."""
+    best = answer.best
+    facts = []
+    if best.latency_ms is not None:
+        facts.append(_fact("latency", f"{best.latency_ms:.3g} ms"))
+    if best.params is not None:
+        facts.append(_fact("parameters", f"{best.params:,}"))
+    if best.macs is not None:
+        facts.append(_fact("multiply-accumulates", f"{best.macs:,}"))
+    if best.validation_accuracy is not None:
+        facts.append(_fact("on validation", f"{best.validation_accuracy:.2f} %"))
+    facts += [_fact(f"test {name}", f"{tested:.2f} %") for name, tested in (best.tests or {}).items()]
+    facts += [_fact("looked at", f"{answer.evaluations:,}"), _fact("time", _duration(answer.seconds))]
+    interval = ""
+    if best.accuracy_interval is not None:
+        interval = f" (95 % interval {best.accuracy_interval[0]:.1f} to {best.accuracy_interval[1]:.1f})"
+    accuracy = "not measured" if best.accuracy is None else f"{best.accuracy:.2f} %"
+    verdict = answer.details.get("verdict") or ""
+    said = f'<p class="warn">{escape(str(verdict))}</p>' if verdict else ""
+    body = (
+        f'<p class="big">{accuracy}</p><p class="soft">{escape((best.accuracy_on or "") + interval)}</p>'
+        f'<div class="facts">{"".join(facts)}</div>{said}'
+    )
+    return [section("Found", body)]
+
+
+def _under_way(run: Run) -> str:
+    done = [one for one in run.header.get("plan", []) if run.stage_result(one["name"]) is not None]
+    total = len(run.header.get("plan", []))
+    state = run.status()
+    text = f"<p>This run is {state}: {len(done)} of {total or 'its'} stages are done.</p>"
+    if state == "stopped":
+        text += f"<pre><code>archwright runs resume {escape(shlex.quote(str(run.folder.resolve())))}</code></pre>"
+    return section("Not finished", text)
+
+
+def _models(answer: Answer) -> str:
+    """One row a limit."""
+    if len(answer.models) < 1:
+        return ""
+    heads = ("limit", "test accuracy", "measured", "predicted", "parameters", "files")
+    rows = []
+    for one in answer.models:
+        limits = ", ".join(f"{limit:.4g} {UNITS.get(name, '')}" for name, limit in (one.limits or {}).items())
+        timed = one.measured_latency_ms
+        files = " ".join(
+            f'<a href="{escape(path)}">{escape(Path(path).name)}</a>' for path in (one.onnx, one.model) if path
+        )
+        cells = (
+            escape(limits),
+            _accuracy(one),
+            f"{timed.median_ms:.3g} ms (90 % in {timed.high_ms:.3g})" if timed else "",
+            f"{one.predicted_latency_ms:.3g} ms" if one.predicted_latency_ms is not None else "",
+            f"{one.params:,}" if one.params is not None else "",
+            files,
+        )
+        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return section("For each limit", f'<div class="wide">{table}</div>')
+
+
+def _accuracy(one: Candidate) -> str:
+    if one.accuracy is None:
+        return ""
+    spread = f" ({one.accuracy_interval[0]:.1f} to {one.accuracy_interval[1]:.1f})" if one.accuracy_interval else ""
+    return f"{one.accuracy:.2f} %{spread}"
+
+
+def _beside(answer: Answer) -> str:
+    """Simple things tried in the same time, with a bar each."""
+    if not answer.beside or answer.best.accuracy is None:
+        return ""
+    rows = [("this answer", answer.best.accuracy, f"{answer.best.accuracy:.2f} %", True)]
+    rows += [(name, one.accuracy, f"{one.accuracy:.2f} %", False) for name, one in answer.beside.items()]
+    note = '<p class="soft">Simple things on the same images, in the time of one answer.</p>'
+    return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
+
+
+def _use(run: Run, answer: Answer) -> str:
+    """How to load it: text that works when it is pasted."""
+    if answer.best.model is None:
+        text = "<p>No network was trained: accuracies were looked up. Search with --data to get a model.</p>"
+        return section("Use it", text + f"<p><code>{escape(answer.best.architecture)}</code></p>")
+    folder = run.folder.resolve()
+    python = (
+        "import archwright as aw\n"
+        f"model = aw.load_model({str(folder)!r})\n"
+        'for prediction in model.predict(["image.png"]):\n'
+        "    print(prediction.label, prediction.probability)"
+    )
+    shell = f"archwright predict {shlex.quote(str(folder))} image.png"
+    links = [answer.best.onnx, answer.best.model]
+    files = ", ".join(f'<a href="{escape(path)}">{escape(path)}</a>' for path in links if path)
+    return section(
+        "Use it",
+        f"<p>Files: {files}</p><pre><code>{escape(shell)}</code></pre><pre><code>{escape(python)}</code></pre>",
+    )
+
+
+def _front(answer: Answer) -> str:
+    """The front by latency (or parameters), with the chosen networks."""
+    everyone = [*answer.front, *answer.models]
+    axis = next((name for name in ("latency_ms", "params", "macs") if _has(everyone, name)), None)
+    if axis is None or len(answer.front) < 2:
+        return ""
+    marks = [_mark(one, axis, False) for one in answer.front if _height(one) is not None]
+    marks += [_mark(one, axis, True) for one in answer.models if _height(one) is not None]
+    points = answer.details.get("front_points", len(answer.front))
+    label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]
+    note = (
+        f'<p class="soft">{points} undominated networks, exactly; {len(answer.front)} are drawn. Small points: '
+        "predicted accuracy. Large points: the chosen networks at their measured accuracy.</p>"
+    )
+    return section("The front", scatter("accuracy against cost", marks, label, "accuracy (%)") + note)
+
+
+def _has(candidates: Sequence[Candidate], name: str) -> bool:
+    return bool(candidates) and all(getattr(one, name) is not None for one in candidates)
+
+
+def _height(one: Candidate) -> float | None:
+    return one.accuracy if one.accuracy is not None else one.predicted_accuracy
+
+
+def _mark(one: Candidate, axis: str, chosen: bool) -> Mark:
+    x, y = float(getattr(one, axis)), float(_height(one) or 0.0)
+    what = "measured" if one.accuracy is not None else "predicted"
+    return Mark(x, y, f"{x:.4g} {UNITS[axis]}, {what} {y:.2f} %: {one.architecture}", chosen)
+
+
+def _drawing(asked: Mapping[str, Json], answer: Answer) -> str:
+    """Cells as graphs; other networks as their text."""
+    try:
+        space: Space[Any] = spaces.get(asked["space"])
+        architecture: Any = space.parse(answer.best.architecture)
+    except (ArchwrightError, ImportError):  # of a space that is not here
+        architecture = None
+    text = f"<p><code>{escape(answer.best.architecture)}</code></p>"
+    if not isinstance(architecture, CellPair | Cell201):
+        return section("The network", text)
+    said = ""
+    for name, cell in (answer.best.topology or {}).items():
+        said += (
+            f"<p>{escape(name)}: width {cell['width']:g} c, depth {cell['depth']}, "
+            f"{cell.get('skip_share', 0):.0%} skip connections.</p>"
+        )
+    return section("The network", f'<div class="drawing">{draw_cells(architecture)}</div>{said}{text}')
+
+
+def _insights(answer: Answer) -> str:
+    found = answer.details.get("insights") or []
+    items = "".join(f"<li>{escape(str(sentence))}</li>" for sentence in found)
+    return section("Why", f"<ul>{items}</ul>") if items else ""
+
+
+def _progress(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
+    """Evaluations so far, and the trainings epoch by epoch."""
+    body = ""
+    seen = _evaluations(run)
+    if len(seen) > 1:
+        best = [max(seen[: number + 1]) for number in range(len(seen))]
+        series = {
+            "each evaluation": list(enumerate(seen, 1)),
+            "best so far": list(enumerate(best, 1)),
+        }
+        body += lines("accuracy of the evaluations", series, "evaluation", "accuracy (%)")
+    trainings: dict[str, list[tuple[float, float]]] = {}
+    for event in events:
+        if event["kind"] == "epoch" and isinstance(event.get("loss"), int | float):
+            which = [
+                str(value) for key, value in event.items() if isinstance(value, str) and key not in ("kind", "stage")
+            ]
+            name = " ".join([str(event["stage"]), *which])
+            trainings.setdefault(name, []).append((event["epoch"] + 1, event["loss"]))
+    latest = dict(list(trainings.items())[-MOST_LINES:])
+    if latest:
+        hidden = len(trainings) - len(latest)
+        note = f'<p class="soft">{hidden} earlier trainings are not drawn.</p>' if hidden else ""
+        body += lines("training loss by epoch", latest, "epoch", "training loss") + note
+    return section("The search", body)
+
+
+def _evaluations(run: Run) -> list[float]:
+    """Accuracies in the order in which they were recorded."""
+    path = run.folder / "items" / "search.jsonl"
+    if not path.is_file():
+        return []
+    results = run.items("search").done.values()
+    found = [one.get("accuracy") for one in results if isinstance(one, dict)]
+    return [float(value) for value in found if isinstance(value, int | float)]
+
+
+def _diagnostics(events: Sequence[Mapping[str, Json]]) -> str:
+    """What a differentiable search says of itself each epoch."""
+    records = {event["epoch"]: event for event in events if event["kind"] == "diagnostics"}
+    if len(records) < 2:
+        return ""
+    shares: dict[str, list[tuple[float, float]]] = {}
+    entropies: dict[str, list[tuple[float, float]]] = {}
+    for epoch, record in sorted(records.items()):
+        for name, state in record.get("cells", {}).items():
+            entropies.setdefault(name, []).append((epoch + 1, state["entropy"]))
+            if "skip_share" in state:
+                shares.setdefault(name, []).append((epoch + 1, state["skip_share"]))
+    body = lines("entropy of the decisions", entropies, "epoch", "entropy (nats)") if entropies else ""
+    body += lines("share of skip connections", shares, "epoch", "skip share") if shares else ""
+    return section("Diagnostics", body)
+
+
+def _pictures(run: Run) -> str:
+    """Plots among the artifacts: in the page where they are small, else linked."""
+    found, room = [], LARGEST_PAGE // 2
+    for path in sorted((run.folder / "artifacts").glob("*")):
+        if path.suffix not in (".png", ".svg") or not path.is_file() or path.is_symlink():
+            continue
+        size, name = path.stat().st_size, path.stem.replace("-", " ").replace("_", " ")
+        if size > min(LARGEST_PICTURE, room):
+            found.append(f'<p><a href="artifacts/{escape(path.name)}">{escape(name)}</a></p>')
+            continue
+        room -= size
+        kind = "png" if path.suffix == ".png" else "svg+xml"
+        data = base64.b64encode(path.read_bytes()).decode()
+        found.append(
+            f'<figure class="drawing"><img class="plot" alt="{escape(name)}" src="data:image/{kind};base64,{data}">'
+            f"<figcaption>{escape(name)}</figcaption></figure>"
+        )
+    return section("Plots", "".join(found))
+
+
+def _times(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
+    """Seconds of every stage, over all sessions."""
+    spent: dict[str, float] = {}
+    current, since = "", 0.0
+    for event in events:
+        if event["kind"] in ("stage", "interrupted", "finished", "started"):
+            if current:
+                spent[current] = spent.get(current, 0.0) + event["time"] - since
+            current, since = (event["name"], event["time"]) if event["kind"] == "stage" else ("", 0.0)
+    titles = {one["name"]: one["title"] for one in run.header.get("plan", [])}
+    most = max(spent.values(), default=0.0)
+    rows = [(titles.get(name, name), seconds, _duration(seconds), False) for name, seconds in spent.items()]
+    return section("Time", bars(rows, most) if rows else "")
+
+
+def _asked(run: Run) -> str:
+    """Command, settings, versions and machine."""
+    header = run.header
+    settings = {key: value for key, value in run.configuration.items() if value not in (None, {}, "", False)}
+    tables = {
+        "Settings": settings,
+        "Versions": header.get("versions", {}),
+        "Machine": header.get("machine", {}),
+        "Data": {"fingerprint": header.get("fingerprint") or "none"},
+    }
+    body = f"<pre><code>{escape(command_of(run.configuration))}</code></pre>"
+    for name, values in tables.items():
+        rows = "".join(
+            f'<tr><th scope="row">{escape(str(key))}</th><td><code>{escape(str(value))}</code></td></tr>'
+            for key, value in values.items()
+        )
+        body += f'<details><summary>{name}</summary><div class="wide"><table>{rows}</table></div></details>'
+    where = f"{header.get('created', '')}, {run.folder.resolve()}"
+    return section("Asked", f'<p class="soft">{escape(where)}</p>{body}')
+
+
+def command_of(configuration: Mapping[str, Json]) -> str:
+    """The command that asks for the same search again."""
+    words = ["archwright", "search", str(configuration["method"])]
+    for name, info in Configuration.model_fields.items():
+        value = configuration.get(name)
+        if name in ("method", "limits", "options") or value is None:
+            continue
+        if name == "space" or value != info.get_default(call_default_factory=True):
+            words += _flag(name, value)
+    for name, value in configuration.get("limits", {}).items():
+        for one in value if isinstance(value, list) else [value]:
+            words += _flag(name, one)
+    for name, value in configuration.get("options", {}).items():
+        if value is not None:
+            words += _flag(name, value)
+    return shlex.join(words)
+
+
+def _flag(name: str, value: Json) -> list[str]:
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        return [f"--{flag}" if value else f"--no-{flag}"]
+    return [f"--{flag}", f"{value}"]
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+# --- several runs ----------------------------------------------------------------------------------------------------
+
+
+def comparison_page(runs: Sequence[Run], path: Path) -> str:
+    """A table and a chart of several finished runs; links are relative to the page where they can be."""
+    unfinished = [str(run.folder) for run in runs if run.status() != "finished"]
+    if unfinished:
+        raise InputError("finished runs to compare", ", ".join(unfinished), "archwright runs resume continues them.")
+    answers = {run.folder.name: Answer.read(run.folder) for run in runs}
+    heads = ("run", "method", "space", "data", "seed", "accuracy", "latency", "parameters", "time")
+    rows = []
+    for run, (name, answer) in zip(runs, answers.items(), strict=True):
+        best = answer.best
+        link = f'<a href="{escape(str(run.folder.resolve() / REPORT))}">{escape(name)}</a>'
+        texts = (answer.method, answer.space, answer.data or "", str(answer.seed))
+        numbers = (
+            _accuracy(best),
+            f"{best.latency_ms:.3g} ms" if best.latency_ms is not None else "",
+            f"{best.params:,}" if best.params is not None else "",
+            _duration(answer.seconds),
+        )
+        rows.append(f"<tr><td>{link}</td>{''.join(f'<td>{escape(one)}</td>' for one in (*texts, *numbers))}</tr>")
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+    shown = [(name, answer.best) for name, answer in answers.items() if answer.best.accuracy is not None]
+    chart = ""
+    for axis in ("latency_ms", "params"):
+        if len(shown) > 1 and _has([best for _, best in shown], axis):
+            marks = [
+                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {_accuracy(best)}", True)
+                for name, best in shown
+            ]
+            label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]
+            chart = scatter("accuracy against cost", marks, label, "accuracy (%)")
+            break
+    title = f"{len(runs)} searches compared"
+    return page(title, f"<h1>{title}</h1>{section('Found', table)}{section('Accuracy and cost', chart)}")

@@ -1,0 +1,55 @@
+"""How much fits into the minutes a user has: a plan made once, before a run starts, and kept in its configuration.
+
+The clock is read here and nowhere later: a resumed run does what was planned, and gives the same answer as one that was
+never stopped.
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+from archwright.errors import InputError
+from archwright.search.configuration import Configuration
+from archwright.search.method import Method, SearchMethod
+
+FEWEST = 8
+"""Evaluations below which a search is no search; the training is shortened before there are fewer."""
+
+
+def planned(method: Method, minutes: float) -> tuple[Configuration, float]:
+    """The configuration of ``method`` cut down to ``minutes``, and the minutes it will take by the same estimate.
+
+    What fits is left as it is. Else there are fewer evaluations, and where those are few already, every number of
+    epochs is cut by one factor. One epoch and the fewest evaluations are always done, so that there is an answer.
+    """
+    seconds = method.estimate_seconds()
+    if seconds is None:
+        raise InputError(
+            "a search whose time can be estimated, with --minutes",
+            "one by your own function, whose time nobody knows",
+            "Say how many architectures to evaluate (--evaluations).",
+        )
+    return cut(method, seconds, 60 * minutes)
+
+
+def cut(method: Method, seconds: float, budget: float) -> tuple[Configuration, float]:
+    """As :func:`planned`, in seconds: what is estimated at ``seconds`` cut to ``budget``; gives minutes."""
+    c = method.context.configuration
+    changes: dict[str, Any] = {}
+    options = dict(c.options)
+    if seconds > budget and isinstance(method, SearchMethod) and method.rounds:
+        count, total = method.options.model_dump()["evaluations"], method.rounds + method.final_rounds
+        each = seconds / total
+        fitting = floor((budget / each - method.final_rounds) * count / method.rounds)
+        options["evaluations"] = max(min(count, FEWEST), min(count, fitting))
+        seconds -= each * method.rounds * (1 - options["evaluations"] / count)
+    if seconds > budget and c.data is not None:
+        part = budget / seconds
+        recipe, final = method.context.task.recipe, method.context.task.final_recipe
+        changes = {"epochs": max(1, floor(recipe.epochs * part)), "final_epochs": max(1, floor(final.epochs * part))}
+        for name, value in method.options.model_dump().items():
+            if name.endswith("epochs") and value is not None:
+                options[name] = max(1, floor(value * part))
+        seconds *= max(part, changes["epochs"] / recipe.epochs)
+    return Configuration(**{**c.model_dump(), **changes, "options": options}), seconds / 60

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from archwright.report.charts import MOST_POINTS, Mark, bars, lines, scatter, ticks
+
+
+def picture(text: str) -> ET.Element:
+    return ET.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.9), (93.1, 93.2), (1e-6, 3e-6), (0, 123456)])
+def test_ticks_are_round_and_inside(low: float, high: float) -> None:
+    found = ticks(low, high)
+    assert 2 <= len(found) <= 6
+    assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
+    step = found[1] - found[0]
+    assert f"{step:e}"[0] in "1259"  # 1, 2 or 5 times a power of ten, but for rounding
+
+
+def test_points_stand_where_their_numbers_are_and_say_them() -> None:
+    root = picture(scatter("t", [Mark(1, 10, "a <b>"), Mark(3, 30, "c", chosen=True), Mark(2, 20, "d")], "x", "y"))
+    circles = root.findall("circle")
+    assert [one.get("aria-label") for one in circles] == ["a <b>", "d", "c"]  # chosen ones last, so on top
+    xs, ys = ([float(one.get(key)) for one in circles] for key in ("cx", "cy"))
+    assert xs[0] < xs[1] < xs[2]
+    assert ys[0] > ys[1] > ys[2]
+    assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)
+    assert all(one.get("tabindex") == "0" for one in circles)
+
+
+def test_long_lines_are_thinned_and_keep_their_ends() -> None:
+    points = [(float(n), float(n % 7)) for n in range(5000)]
+    root = picture(lines("t", {"one": points, "two": points[:2], "empty": []}, "x", "y"))
+    drawn = [line.get("points").split() for line in root.findall("polyline")]
+    assert [len(one) for one in drawn] == [MOST_POINTS, 2]
+    assert len(root.findall("circle")) == 2
+
+
+def test_constant_and_single_values_have_axes() -> None:
+    assert "nan" not in lines("t", {"one": [(1.0, 5.0)]}, "x", "y").lower()
+    assert "nan" not in scatter("t", [Mark(0, 0, "zero")], "x", "y").lower()
+
+
+def test_bars_are_shares_of_the_most() -> None:
+    text = bars([("a", 50.0, "50 %", True), ("<b>", 200.0, "", False)], 100.0)
+    assert "width:50.0%" in text
+    assert "width:100.0%" in text
+    assert "<b>" not in text
