@@ -700,7 +700,8 @@ def header_cases() -> Iterator[Any]:
         for kind, new in other_types(value, name):
             yield pytest.param((name,), new, id=f"{name} {kind}")
     for name, info in Configuration.model_fields.items():
-        example: Any = {} if name in ("limits", "options") else "" if info.annotation is str else 0
+        kinds = [get_origin(one) or one for one in (info.annotation, *get_args(info.annotation))]
+        example: Any = {} if dict in kinds else "" if info.annotation is str else 0
         for kind, new in other_types(example, name):
             nothing = kind in ("missing", "null") and (not info.is_required() or None in get_args(info.annotation))
             if not nothing and not (kind == "a text" and str in (get_args(info.annotation) or (info.annotation,))):
