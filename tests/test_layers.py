@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ import archwright
 PACKAGE = Path(archwright.__file__).parent
 FRAME = {"search"}
 METHODS = {"methods"}
-TOP = {"analysis", "reproduce", "report", "cli", "testing", "__main__"}
+TOP = {"analysis", "reproduce", "report", "cli", "testing", "doctor", "__main__"}
 """What stands on everything; nothing below imports them."""
 WITHOUT_TORCH = ("solvers", "predictors")
 LATE = {"predictors/mlp.py"}
@@ -79,3 +80,11 @@ def test_registries_and_limits_need_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_every_module_that_the_guide_walks_through_is_there() -> None:
+    guide = (PACKAGE.parents[1] / "CONTRIBUTING.md").read_text()
+    named = set(re.findall(r"`(?:src/archwright/)?((?:\w+/)+\w+\.py|models\.py|export\.py)`", guide))
+    assert len(named) > 30
+    missing = [name for name in sorted(named) if not any((at / name).is_file() for at in (PACKAGE, PACKAGE.parents[1]))]
+    assert missing == ["methods/NAME.py", "spaces/NAME.py"]

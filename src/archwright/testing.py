@@ -30,6 +30,7 @@ from torch import Tensor
 from archwright.errors import InfeasibleError, InputError
 from archwright.runs.progress import Bar, Progress
 from archwright.spaces.base import Architecture, Network, Scale, Space
+from archwright.spaces.cell_space import CellSpace
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
 from archwright.spaces.registry import spaces
@@ -76,6 +77,8 @@ def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
             _check_params(space, architecture, name, scale)
     for architecture in architectures[:5]:
         _check_network(space, architecture)
+    if isinstance(space, CellSpace):
+        _check_cells(space, architectures[:3])
     rng = np.random.default_rng(seed + 1)
     pool = [space.sample(rng) for _ in range(15 * samples)]
     pool.sort(key=lambda architecture: space.cost(architecture, space.scales["small"]).macs)
@@ -171,8 +174,9 @@ def _check_refusals(space: AnySpace, architecture: Any) -> None:
         "a missing decision": {other: array for other, array in encoding.items() if other != name},
         "a wrong shape": {**encoding, name: np.zeros((slots + 1, choices), dtype=np.int8)},
         "values other than 0 and 1": {**encoding, name: 2 * encoding[name]},
-        "every choice at once": {other: np.ones_like(array) for other, array in encoding.items()},
     }
+    if not space.any_encoding:
+        bad["every choice at once"] = {other: np.ones_like(array) for other, array in encoding.items()}
     for what, wrong in bad.items():
         assert _refused(space.decode, wrong), f"{space.name}: decode refuses {what} by an InputError"
 
@@ -212,6 +216,31 @@ def _check_network(space: AnySpace, architecture: Any) -> None:
             output = network.train(mode)(_images(scale))
             assert output.shape == (2, scale.classes), f"{space.name}: the output is (B, classes), got {output.shape}"
             assert output.isfinite().all(), f"{space.name}: the output of {architecture} is not finite"
+
+
+def _check_cells(space: CellSpace[Any], architectures: list[Any]) -> None:
+    """What supernets and their searches rely on: derivation, sampling and inherited weights."""
+    from archwright.supernets.cell import CellSupernet
+
+    rng = np.random.default_rng(2)
+    weights = {name: rng.random(shape) for name, shape in space.decisions.items()}
+    scores = {name: rng.random(choice.shape) for name, choice in space.choices.items()}
+    for what, derived in (("derive", space.derive(weights)), ("derive_choices", space.derive_choices(scores))):
+        assert space.parse(str(derived)) == derived, f"{space.name}: {what} gives an architecture of the space"
+    drawn = space.weights_of({name: torch.rand(choice.shape) for name, choice in space.choices.items()})
+    shapes = {name: tuple(tensor.shape) for name, tensor in drawn.items()}
+    assert shapes == space.decisions, f"{space.name}: weights_of gives the shapes {space.decisions}, got {shapes}"
+    small = space.scales["small"]
+    scale = space.supernet_scale(small.changed(cells=max(small.cells, space.fewest_cells)))
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        supernet = CellSupernet(space, scale).double().train()
+        images = _images(scale).double()
+        for architecture in architectures:
+            chosen = {name: weight.double() for name, weight in supernet.one_hot(architecture).items()}
+            ours, alone = supernet(images, chosen), supernet.inherit(architecture).double().train()(images)
+            same = torch.allclose(ours, alone, atol=1e-6)
+            assert same, f"{space.name}: {architecture} with the supernet's weights computes what the supernet does"
 
 
 def _check_dependence(space: AnySpace, architecture: Any) -> None:
@@ -327,8 +356,8 @@ def _answer(name: str, folder: Path, progress: _KillAt, settings: dict[str, Any]
     assert resume(folder) == result, f"{name}: resuming a finished run returns its answer"
     stored = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert stored == result.to_json(), f"{name}: the answer is plain, strict JSON"
-    weights = folder / "artifacts" / "best.safetensors"
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.exists() else None
+    files = [folder / "artifacts" / "best.safetensors", *sorted((folder / "artifacts" / "best").glob("*.safetensors"))]
+    digest = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()]
     return {key: value for key, value in stored.items() if key not in ("seconds", "run")} | {"weights": digest}
 
 
@@ -340,7 +369,11 @@ def _check_answer(name: str, answer: dict[str, Any]) -> None:
     space: AnySpace = spaces.get(answer["space"])
     if space.widths_in_architecture:
         space = space.at_scale(space.scale_from(best["scale"]))
-    assert str(space.parse(best["architecture"])) == best["architecture"], f"{name}: best.architecture parses back"
+    texts = [one["architecture"] for one in answer.get("members", ())]
+    listed = json.loads(best["architecture"]) if texts else [best["architecture"]]
+    assert not texts or listed == texts, f"{name}: the architecture of an ensemble is the list of its members'"
+    for text in listed:
+        assert str(space.parse(text)) == text, f"{name}: best.architecture parses back"
     assert 0 <= best["accuracy"] <= 100, f"{name}: best.accuracy is in percent, got {best['accuracy']}"
     assert best["accuracy_on"], f"{name}: the answer says what the accuracy was measured on"
     assert best["params"] > 0, f"{name}: best.params is positive"

@@ -23,10 +23,13 @@ TINY: dict[str, Any] = {"data": "digits", "channels": 4, "cells": 1, "epochs": 2
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("shown") / "run"
     found: list[Answer] = []
-    thread = threading.Thread(target=lambda: found.append(search("random", run=folder, evaluations=2, **TINY)))
+    heard: list[dict[str, Any]] = []
+    settings = {**TINY, "run": folder, "evaluations": 2, "callbacks": [heard.append]}
+    thread = threading.Thread(target=lambda: found.append(search("random", **settings)))
     thread.start()
     thread.join()
     assert found, "a search works outside the main thread"
+    assert heard == Run.open(folder).events(), "callbacks hear every event"
     return Run.open(folder)
 
 

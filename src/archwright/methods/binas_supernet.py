@@ -33,6 +33,7 @@ from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
+from archwright.supernets.measure import RUNNING, measure
 from archwright.training import Position, Recipe, drive, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer
@@ -276,15 +277,14 @@ class SupernetWork:
         outcome = without_difficulty(correct, images)
         return pool_estimates(_joined(pools), outcome, centred, len(self.space.configurations))
 
-    @torch.no_grad()
     def outcomes(self, choice: StagedChoice) -> NDArray[np.float64]:
         """100 where the sub-network is right and 0 where it is wrong, for every validation image, (n,)."""
         device = self.context.device.name
         batches = Batches(
             self.context.task.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
         )
-        right = torch.cat([self.trained(images, choice).argmax(1) == labels for images, labels in batches])
-        return 100 * right.cpu().double().numpy()
+        (outcome,) = measure(self.trained, [choice], batches, RUNNING)
+        return 100 * outcome.correct.astype(np.float64)
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""

@@ -28,6 +28,7 @@ from archwright.search.plan import planned
 from archwright.search.registry import methods
 from archwright.search.task import OBJECT
 from archwright.spaces.base import Space
+from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import name_space
 from archwright.tables.base import load_benchmark
 
@@ -175,15 +176,24 @@ def resume(
         return Answer.read(run.folder)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
+    _say_imports(prepared.context)
     prepared.check()
     return _finish(prepared, resumed=True)
+
+
+def _say_imports(context: Context) -> None:
+    """A run that names a user's own module is about to execute it; this is never silent."""
+    c = context.configuration
+    for text in (c.space, c.evaluate or "", c.augment):
+        if ":" in text and not is_local(text) and not text.startswith(SPEC):
+            context.progress.say(f"Importing {text}, which this run names.")
 
 
 def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
     """The texts of objects that a user gives again because they lived in another program."""
     for name, thing in objects.items():
         known = run.configuration.get(name) or ""
-        if thing is not None and not is_local(known):
+        if thing is not None and not is_local(known) and _text_of(name, thing) != known:
             raise InputError(f"no {name} beside a run that names its own", f"another one than {known or 'none'}")
     return {name: _text_of(name, thing) for name, thing in objects.items() if thing is not None}
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from archwright.bounds import MOST_COUNT, MOST_NUMBER
+from archwright.bounds import most_of
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
@@ -46,12 +46,12 @@ class Options(BaseModel):
 
     @field_validator("*", mode="after")
     @classmethod
-    def _within_reason(cls, value: Any) -> Any:
-        """The bounds of everything that declares none of its own."""
-        if isinstance(value, int) and abs(value) > MOST_COUNT:
-            raise ValueError(f"at most {MOST_COUNT:,} is expected")
-        if isinstance(value, float) and abs(value) > MOST_NUMBER:
-            raise ValueError(f"at most {MOST_NUMBER:g} is expected")
+    def _within_reason(cls, value: Any, info: ValidationInfo) -> Any:
+        """The bounds of every number that declares none of its own."""
+        if isinstance(value, int | float):
+            most = most_of(info.field_name or "", type(value))
+            if abs(value) > most:
+                raise ValueError(f"at most {most:,} is expected")
         return value
 
 
