@@ -174,8 +174,9 @@ def _check_refusals(space: AnySpace, architecture: Any) -> None:
         "a missing decision": {other: array for other, array in encoding.items() if other != name},
         "a wrong shape": {**encoding, name: np.zeros((slots + 1, choices), dtype=np.int8)},
         "values other than 0 and 1": {**encoding, name: 2 * encoding[name]},
-        "every choice at once": {other: np.ones_like(array) for other, array in encoding.items()},
     }
+    if not space.any_encoding:
+        bad["every choice at once"] = {other: np.ones_like(array) for other, array in encoding.items()}
     for what, wrong in bad.items():
         assert _refused(space.decode, wrong), f"{space.name}: decode refuses {what} by an InputError"
 
@@ -355,8 +356,8 @@ def _answer(name: str, folder: Path, progress: _KillAt, settings: dict[str, Any]
     assert resume(folder) == result, f"{name}: resuming a finished run returns its answer"
     stored = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert stored == result.to_json(), f"{name}: the answer is plain, strict JSON"
-    weights = folder / "artifacts" / "best.safetensors"
-    digest = hashlib.sha256(weights.read_bytes()).hexdigest() if weights.exists() else None
+    files = [folder / "artifacts" / "best.safetensors", *sorted((folder / "artifacts" / "best").glob("*.safetensors"))]
+    digest = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.exists()]
     return {key: value for key, value in stored.items() if key not in ("seconds", "run")} | {"weights": digest}
 
 
@@ -368,7 +369,11 @@ def _check_answer(name: str, answer: dict[str, Any]) -> None:
     space: AnySpace = spaces.get(answer["space"])
     if space.widths_in_architecture:
         space = space.at_scale(space.scale_from(best["scale"]))
-    assert str(space.parse(best["architecture"])) == best["architecture"], f"{name}: best.architecture parses back"
+    texts = [one["architecture"] for one in answer.get("members", ())]
+    listed = json.loads(best["architecture"]) if texts else [best["architecture"]]
+    assert not texts or listed == texts, f"{name}: the architecture of an ensemble is the list of its members'"
+    for text in listed:
+        assert str(space.parse(text)) == text, f"{name}: best.architecture parses back"
     assert 0 <= best["accuracy"] <= 100, f"{name}: best.accuracy is in percent, got {best['accuracy']}"
     assert best["accuracy_on"], f"{name}: the answer says what the accuracy was measured on"
     assert best["params"] > 0, f"{name}: best.params is positive"

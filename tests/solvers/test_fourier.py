@@ -63,6 +63,23 @@ def test_matrix_free_products_are_the_dense_ones(degree: int) -> None:
     np.testing.assert_allclose(A.product(u), A.matrix @ u, atol=1e-8)
 
 
+@pytest.mark.parametrize("dense", [True, False])
+def test_centred_columns_have_no_mean(dense: bool) -> None:
+    x, r = np.where(np.random.default_rng(3).random((30, 9)) < 0.2, 1, -1), np.random.default_rng(4).normal(size=30)
+    plain = ParityFeatures(x, 2).matrix
+    centred = ParityFeatures(x, 2, dense=dense, centred=True)
+    np.testing.assert_allclose(centred.matrix, plain - plain.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(centred.correlate(r), (plain - plain.mean(axis=0)).T @ r, atol=1e-10)
+
+
+def test_rare_bits_are_recovered_with_their_constant() -> None:
+    x = np.where(np.random.default_rng(5).random((200, 20)) < 0.2, 1, -1)
+    truth = Polynomial(20, {(): 2.0, (3,): 0.4, (5, 7): -0.3})
+    found = recover(x, truth(x), RecoverySettings(sparsity=2, lam=0.5)).polynomial
+    assert found.terms.keys() == truth.terms.keys()
+    np.testing.assert_allclose([found.terms[k] for k in truth.terms], list(truth.terms.values()), atol=1e-9)
+
+
 def test_planted_polynomial_is_found_exactly() -> None:
     for seed in range(3):
         truth, x = planted(seed), strings(100 + seed, 150, 60)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+from typing import Any
+
 import numpy as np
 import pytest
 from staged_problems import brute_force_widths, every_choice, small_problem, width_problem
@@ -70,3 +73,18 @@ def test_widths_and_two_limits_equal_brute_force(seed: int) -> None:
     solution = milp.solve(problem, limits)
     assert solution.value == pytest.approx(values[within].max(), abs=1e-7)
     assert all(solution.costs[name] <= limit for name, limit in limits.items())
+
+
+def test_what_highs_prints_does_not_reach_stdout(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    quiet = milp.milp
+
+    def loud(*arguments: Any, **options: Any) -> Any:
+        os.write(1, b"HighsMipSolverData says something")
+        return quiet(*arguments, **options)
+
+    monkeypatch.setattr(milp, "milp", loud)
+    milp.solve(small_problem(0, 2, 2, 2), {"params": 100.0})
+    print("an answer")
+    assert capfd.readouterr() == ("an answer\n", "HighsMipSolverData says something")

@@ -37,11 +37,14 @@ reproductions = Registry(
     Entry(
         "binas-compare",
         "archwright.reproduce.binas_compare:binas_compare",
-        "BINAS beside random, evolution and uniform networks at three limits",
+        "BINAS beside uniform, random, evolved and longer trained networks (--only digits, cifar16, cifar32)",
     ),
     Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
     Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
     Entry("binas-fig6", "archwright.reproduce.binas:binas_fig6", "what each design decision is worth"),
+    Entry("conas-1", "archwright.reproduce.conas:conas_1", "CoNAS in the DARTS space: free cell and two inputs a node"),
+    Entry("conas-2", "archwright.reproduce.conas:conas_2", "CoNAS and RSPS on NAS-Bench-201, one supernet"),
+    Entry("conas-6", "archwright.reproduce.conas:conas_6", "how far CoNAS' solution moves with lambda"),
     Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
     Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
     Entry("rarts-4", "archwright.reproduce.rarts:rarts_4", "differentiable searches on NAS-Bench-201: accuracy, skips"),
@@ -110,6 +113,7 @@ class Settings:
         folder: where it keeps its results, plots and runs.
         seeds: how many seeds or draws; None for the table's own default.
         data: spec of the images; None for the CIFAR-10 subset in the data folder, else noise.
+        only: the part of a reproduction of several data sets that is asked for; None for all.
     """
 
     folder: Path
@@ -117,6 +121,7 @@ class Settings:
     data: str | None = None
     workers: int = 1
     progress: Progress = field(default_factory=Progress)
+    only: str | None = None
 
     @cached_property
     def executor(self) -> Executor:
@@ -183,6 +188,8 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
     """
     study: Study = reproductions.get(name)
+    if settings.only is not None and name != "binas-compare":
+        raise InputError("--only with a reproduction of several data sets (binas-compare)", name)
     DECLARED.get(study, Needs()).check(settings)
     begin = time.perf_counter()
     with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from archwright.data import Batches, ImageData
 from archwright.data.augmentation import find_augmentation
@@ -166,7 +167,7 @@ def train_network(
     return measure(network, data, job.split, job.device), epochs
 
 
-def measure(network: Network, data: ImageData, split: str, device: str) -> Accuracy:
+def measure(network: nn.Module, data: ImageData, split: str, device: str) -> Accuracy:
     """Accuracy on a whole split."""
     batches = Batches(data, split, 256, shuffle=False, drop_last=False, device=device)  # type: ignore[arg-type]
     return evaluate(network, batches, device=device)

@@ -41,10 +41,17 @@ class ParityFeatures:
         degree: d, at least 1.
         free: the bits that may occur, rising; all by default (restriction leaves out those that are fixed).
         dense: whether to hold A; by its size where None.
+        centred: take each column's mean over the strings away. A centred y then needs no constant, whatever the strings
+            were drawn from; column 0 is zero.
     """
 
     def __init__(
-        self, x: NDArray[Any], degree: int, free: NDArray[np.intp] | None = None, dense: bool | None = None
+        self,
+        x: NDArray[Any],
+        degree: int,
+        free: NDArray[np.intp] | None = None,
+        dense: bool | None = None,
+        centred: bool = False,
     ) -> None:
         x = np.asarray(x)
         if x.ndim != 2 or not np.isin(x, (-1, 1)).all():
@@ -53,7 +60,7 @@ class ParityFeatures:
             raise InputError("a degree of at least 1", str(degree))
         self.free = np.arange(x.shape[1]) if free is None else np.asarray(free, dtype=np.intp)
         self.x: Floats = x[:, self.free].astype(np.float64)
-        self.degree, self.n = degree, x.shape[1]
+        self.degree, self.n, self.centred = degree, x.shape[1], centred
         self.shape = (len(x), feature_count(len(self.free), degree))
         self.dense = self.shape[0] * self.shape[1] <= DENSE_ENTRIES if dense is None else dense
 
@@ -94,7 +101,14 @@ class ParityFeatures:
                 for factor in range(1, size):
                     product *= self._rows[chosen[:, factor]]
                 found[here] = product
+        if self.centred:
+            found -= self.means[indices][:, None]
         return found.T
+
+    @cached_property
+    def means(self) -> Floats:
+        """The mean of every parity over the strings, (F,)."""
+        return self._parities(np.ones(len(self.x))) / len(self.x)
 
     @cached_property
     def _rows(self) -> Floats:
@@ -103,10 +117,15 @@ class ParityFeatures:
 
     def correlate(self, r: Floats) -> Floats:
         """A^T r, (F,), in m n^d operations without A: X^T diag(r) X holds the correlations of all pairs."""
+        r = np.asarray(r, dtype=np.float64)
         if self.dense:
             return self.matrix.T @ r
-        parts = [self._correlate(size, self.x, np.asarray(r, dtype=np.float64)) for size in range(self.degree + 1)]
-        return np.concatenate(parts)
+        found = self._parities(r)
+        return found - self.means * r.sum() if self.centred else found
+
+    def _parities(self, r: Floats) -> Floats:
+        """Sums of r over the strings, signed by every parity, (F,)."""
+        return np.concatenate([self._correlate(size, self.x, r) for size in range(self.degree + 1)])
 
     def _correlate(self, size: int, x: Floats, r: Floats) -> Floats:
         if size == 0:
@@ -134,6 +153,8 @@ class RecoverySettings:
         sparsity: s, how many coefficients are kept; the constant, which decides nothing, is not counted.
         lam: lambda of eq. 2.3 (no 1/2 before the square), or None to choose it by cross-validation.
         refit: fit the kept coefficients again by least squares; the Lasso shrinks them.
+        cap: lambda is at most this part of the largest useful one (2 ||A^T y||_inf, where nothing is left); 1 leaves a
+            given lambda as it is.
         folds: of the cross-validation.
     """
 
@@ -141,6 +162,7 @@ class RecoverySettings:
     sparsity: int = 12
     lam: float | None = 10.0
     refit: bool = True
+    cap: float = 1.0
     folds: int = 5
 
 
@@ -155,7 +177,7 @@ class Diagnostics:
         nonzero: coefficients of the Lasso that are not zero, the constant aside.
         kept: s, or fewer where the Lasso has fewer.
         residual: share of the variance of the losses that the kept polynomial does not explain, on the measurements.
-        coherence: largest |<a_S, a_T>| / m of a kept column S and any other column T; random signs give about
+        coherence: largest |correlation| of a kept column and any other one; random signs give about
             ``coherence_expected``, and 1 means that the measurements cannot tell two of them apart.
         coherence_expected: sqrt(2 ln(F) / m).
         samples_needed: s d ln n, below which no method can recover every such polynomial (Appendix A.3).
@@ -181,7 +203,9 @@ class Diagnostics:
 
     @property
     def warning(self) -> str:
-        """What to say where there are too few measurements; empty else."""
+        """What to say where nothing was found or there are too few measurements; empty else."""
+        if not self.kept:
+            return f"lambda = {self.lam:g} leaves no coefficient. Give a smaller one, or measure more sub-graphs."
         if self.samples >= self.samples_needed:
             return ""
         return (
@@ -215,11 +239,11 @@ def recover(
 ) -> Recovery:
     """The sparse polynomial behind values y (m,) at bit strings x (m, n).
 
-    y is centred and the constant left out of the penalty: a loss is far from zero, and shrinking its mean would only
-    spoil the other coefficients.
+    y and the columns are centred, which leaves the constant out of the penalty: a loss is far from zero, and shrinking
+    its mean would only spoil the other coefficients. It also serves strings whose bits are on more rarely than off.
     """
     y = np.asarray(y, dtype=np.float64)
-    A = ParityFeatures(x, settings.degree, free)
+    A = ParityFeatures(x, settings.degree, free, centred=True)
     if len(y) != A.shape[0] or len(y) < 2 or not np.isfinite(y).all():
         raise InputError(f"{A.shape[0]} finite values, at least 2", f"{len(y)} values of which {np.isnan(y).sum()} NaN")
     if np.ptp(y) <= 1e-12 * np.abs(y).max(initial=0.0):
@@ -229,6 +253,8 @@ def recover(
     mean = float(y.mean())
     centred = y - mean
     lam = choose_lambda(A, centred, settings.folds) if settings.lam is None else settings.lam
+    if settings.cap < 1:
+        lam = min(lam, settings.cap * largest_lambda(A, centred))
     solution = lasso(A, centred, lam)
     order = [k for k in np.argsort(-np.abs(solution.coefficients), kind="stable") if solution.indices[k] != 0]
     kept = np.array(order[: settings.sparsity], dtype=np.intp)
@@ -239,7 +265,8 @@ def recover(
         constant, *values = np.linalg.lstsq(design, y, rcond=None)[0].tolist()
     else:
         values = solution.coefficients[kept].tolist()
-        constant = mean - float((columns @ np.array(values)).mean())
+        constant = mean
+    constant -= float(A.means[indices] @ np.array(values))  # the columns were centred
     terms = {A.monomials[int(i)]: float(v) for i, v in zip(indices, values, strict=True)}
     polynomial = Polynomial(A.n, {(): float(constant), **terms})
     return Recovery(polynomial, _diagnose(A, y, lam, solution, indices, polynomial(np.asarray(x))))
@@ -249,9 +276,10 @@ def _diagnose(
     A: ParityFeatures, y: Floats, lam: float, solution: LassoSolution, indices: NDArray[np.intp], fitted: Floats
 ) -> Diagnostics:
     m, features = A.shape
+    norms = np.sqrt(np.maximum(m * (1 - A.means**2), 1e-9))  # of centred columns of +-1; constant ones correlate by 0
     coherence = 0.0
     for index in indices:
-        overlap = np.abs(A.correlate(A.columns(np.array([index]))[:, 0])) / m
+        overlap = np.abs(A.correlate(A.columns(np.array([index]))[:, 0])) / (norms * norms[index])
         overlap[index] = 0.0
         coherence = max(coherence, float(overlap.max()))
     centred = y - y.mean()
@@ -284,11 +312,11 @@ def choose_lambda(A: ParityFeatures, y: Floats, folds: int = 5, number: int = 20
     fold = np.arange(m) % folds
     for left_out in range(folds):
         train = fold != left_out
-        part = ParityFeatures(A.x[train], A.degree)
+        part = ParityFeatures(A.x[train], A.degree, centred=True)
         rest = ParityFeatures(A.x[~train], A.degree)
-        share = float(train.mean())
-        for k, found in enumerate(path(part, y[train], (lams * share).tolist(), tolerance=1e-4)):
-            predicted = rest.columns(found.indices) @ found.coefficients
+        share, mean = float(train.mean()), float(y[train].mean())
+        for k, found in enumerate(path(part, y[train] - mean, (lams * share).tolist(), tolerance=1e-4)):
+            predicted = mean + (rest.columns(found.indices) - part.means[found.indices]) @ found.coefficients
             errors[k] += float(((y[~train] - predicted) ** 2).sum())
     return float(lams[int(errors.argmin())])
 
@@ -315,10 +343,10 @@ def clean(x: NDArray[Any], y: NDArray[Any], threshold: float | None = None) -> M
     if not finite.any():
         raise InputError("finite losses", f"{len(y)} NaN or infinite ones", "Train the supernet at a lower rate.")
     low = finite & (y <= threshold) if threshold is not None else finite
-    if not low.any():
+    if threshold is not None and low.sum() < 2:
         raise InputError(
-            f"losses at most the threshold {threshold:g}",
-            f"{int(finite.sum())} above it, the lowest {y[finite].min():.3f}",
+            f"at least two losses of at most the threshold {threshold:g}",
+            f"{int(finite.sum())}, the lowest {y[finite].min():.3f}",
             "Raise the threshold or train the supernet longer.",
         )
     distinct, which = np.unique(x[low], axis=0, return_inverse=True)

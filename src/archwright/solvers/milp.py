@@ -11,8 +11,10 @@ Binaries, with no big constants, so that the linear relaxation is tight:
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,19 +61,36 @@ def _solve_once(
         cost = program.coefficients(*problem.tables(name))
         scale = max(float(cost.max()), np.finfo(float).tiny)  # one scale for ms and for millions of parameters
         constraints.append(LinearConstraint(cost[None] / scale, ub=(limit - problem.fixed_costs[name]) / scale))
-    result = milp(
-        -program.coefficients(*problem.tables()),
-        integrality=np.ones(rows.shape[1]),
-        bounds=Bounds(0.0, program.upper_bounds()),
-        constraints=constraints,
-        options={"mip_rel_gap": 0.0, "time_limit": max(time_limit - (time.perf_counter() - start), 0.1)},
-    )
+    with _stdout_to_stderr():
+        result = milp(
+            -program.coefficients(*problem.tables()),
+            integrality=np.ones(rows.shape[1]),
+            bounds=Bounds(0.0, program.upper_bounds()),
+            constraints=constraints,
+            options={"mip_rel_gap": 0.0, "time_limit": max(time_limit - (time.perf_counter() - start), 0.1)},
+        )
     if result.status == 2:
         raise infeasible(problem, asked)
     if result.x is None:
         raise InputError("an answer of HiGHS in time", str(result.message), "Give it a longer time_limit.")
     bound = problem.fixed_value - float(result.mip_dual_bound)
     return problem.solution(program.decode(result.x), bound, time.perf_counter() - start, "highs")
+
+
+@contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """HiGHS prints lines of its own to the process's stdout now and then, which scripts read as JSON."""
+    try:
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    except OSError:  # a process without these has nothing to protect
+        yield
+        return
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 @dataclass(frozen=True)

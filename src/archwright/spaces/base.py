@@ -128,6 +128,8 @@ class Space(ABC, Generic[A]):
     """Named scales: ``paper`` (the published evaluation network), ``search`` and ``small`` (fits a laptop)."""
     widths_in_architecture: ClassVar[bool] = False
     """Whether an architecture says its own widths, so that the space depends on the scale (see :meth:`at_scale`)."""
+    any_encoding: ClassVar[bool] = False
+    """Whether every 0/1 array of the right shape is the encoding of an architecture."""
     counts_memory: ClassVar[bool] = False
     """Whether :meth:`memory_bytes` is there."""
     additive_costs: ClassVar[bool] = False

@@ -103,6 +103,11 @@ class CellSpace(Space[A]):
 
     # --- what a space must, and what it may, say ---
 
+    @property
+    def supernet_name(self) -> str:
+        """Spaces of the same one have the same supernet, so that a trained one serves them all."""
+        return self.name
+
     @abstractmethod
     def skeleton(self, scale: Scale, make_cell: MakeCell, affine: bool = True) -> Network:
         """The network around the cells; its ``forward(x, *arguments)`` hands the arguments on to every cell.
@@ -138,6 +143,19 @@ class CellSpace(Space[A]):
         """
         chosen = {name: self.strongest_rows(name, np.asarray(weights[name])) for name in self.decisions}
         return self.decode(chosen)
+
+    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> A:
+        """The architecture of a sub-graph in which any number of operations is on (CoNAS).
+
+        Here :meth:`derive` with what is on before what is off, and by ``scores`` among equals.
+
+        Args:
+            on: shapes of :attr:`decisions`.
+            scores: what each operation or link is worth, of the same shapes.
+            rng: draws among what is on, in spaces that choose at random; None takes the largest score.
+        """
+        span = 1.0 + max(float(np.ptp(scores[name])) for name in self.decisions)
+        return self.derive({name: np.asarray(scores[name]) + span * on[name] for name in self.decisions})
 
     @property
     def choices(self) -> dict[str, Choice]:

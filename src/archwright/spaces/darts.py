@@ -88,7 +88,7 @@ class Darts(CellSpace[CellPair]):
 
     def encode(self, architecture: CellPair) -> Encoding:
         """(14, 8) a cell; rows of unused edges are zero."""
-        return {"normal": _encode_cell(architecture.normal), "reduce": _encode_cell(architecture.reduce)}
+        return {"normal": encode_cell(architecture.normal), "reduce": encode_cell(architecture.reduce)}
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> CellPair:
         """Inverse of :meth:`encode`."""
@@ -111,7 +111,7 @@ class Darts(CellSpace[CellPair]):
 
     def canonical(self, architecture: CellPair) -> CellPair:
         """The smallest of all renumberings of the nodes that keep sources before targets."""
-        return CellPair(_canonical_cell(architecture.normal), _canonical_cell(architecture.reduce))
+        return CellPair(canonical_cell(architecture.normal), canonical_cell(architecture.reduce))
 
     def is_connected(self, architecture: CellPair) -> bool:
         """Always true here: no genotype has ``none``."""
@@ -209,7 +209,8 @@ def _problem(cell: Cell) -> str:
     return ""
 
 
-def _encode_cell(cell: Cell) -> NDArray[np.int8]:
+def encode_cell(cell: Cell) -> NDArray[np.int8]:
+    """0/1 of (edge, operation), (14, 8)."""
     array = np.zeros((len(EDGES), len(NAMES)), dtype=np.int8)
     for number, node in enumerate(cell.nodes, 2):
         for operation, source in node:
@@ -243,7 +244,8 @@ def _cell_neighbours(cell: Cell) -> list[Cell]:
     return found
 
 
-def _canonical_cell(cell: Cell) -> Cell:
+def canonical_cell(cell: Cell) -> Cell:
+    """The smallest renumbering of the nodes that keeps sources before targets."""
     best = cell
     for order in itertools.permutations(range(NODES)):
         place = {0: 0, 1: 1, **{old + 2: new + 2 for new, old in enumerate(order)}}

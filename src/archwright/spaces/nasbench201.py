@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Architecture, Encoding, Network, Scale
-from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell
+from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell, Masks, Scores
 from archwright.spaces.operations import OPERATIONS, RELU_CONV_3X3, Cost, norm_params
 
 EDGES: tuple[tuple[int, int], ...] = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -150,6 +150,23 @@ class NasBench201(CellSpace[Cell201]):
     def skeleton(self, scale: Scale, make_cell: MakeCell, affine: bool = True) -> Network:
         """Three stages of one kind of cell; its input is the residual block's output, whose norms are always affine."""
         return Skeleton201(scale, lambda channels: make_cell(PATTERN, channels, channels))
+
+    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> Cell201:
+        """One of the operations that are on, uniformly, on every edge, and ``none`` where none is.
+
+        Where that leaves the output without an input, empty edges take the operation with the largest score.
+        """
+        if rng is None:
+            largest = np.where(on["cell"], scores["cell"], -np.inf).argmax(axis=1)
+            chosen = [int(c) if row.any() else 0 for c, row in zip(largest, on["cell"], strict=True)]
+        else:
+            chosen = [int(rng.choice(np.flatnonzero(row))) if row.any() else 0 for row in on["cell"]]
+        architecture = Cell201(tuple(chosen))  # type: ignore[arg-type]
+        if not self.is_connected(architecture):
+            best = self.strongest_columns(np.asarray(scores["cell"]))
+            filled = tuple(c or int(b) for c, b in zip(chosen, best, strict=True))
+            architecture = Cell201(filled)  # type: ignore[arg-type]
+        return architecture
 
     def cost(self, architecture: Cell201, scale: Scale) -> Cost:
         """Sum over stem, cells, residual blocks and classifier."""

@@ -30,6 +30,11 @@ spaces = Registry(
         "small images: 3 stages of 1 to 3 blocks, 4 kinds, 4 widths a stage",
     ),
     Entry("darts", "archwright.spaces.darts:DARTS", "normal and reduction cell, 4 nodes x 2 inputs x 7 operations"),
+    Entry(
+        "darts-free",
+        "archwright.spaces.darts_free:DARTS_FREE",
+        "DARTS cells with any number of operations on every edge",
+    ),
 )
 
 

@@ -243,7 +243,7 @@ class CellSupernet(nn.Module):
     def identity(self) -> dict[str, Any]:
         """What a file of weights must agree in: space, scale and options."""
         return {
-            "space": self.space.name,
+            "space": self.space.supernet_name,
             "scale": self.scale.to_dict(),
             "downsample": self.downsample,
             "operations": [name for name, kept in zip(self.space.operations, self.kept, strict=True) if kept],

@@ -98,6 +98,18 @@ def measure_each(supernet: nn.Module, choices: Iterable[Any], batches: Batches, 
         yield Outcome(np.concatenate(losses), np.concatenate(correct))
 
 
+def predict(supernet: nn.Module, choice: Any, batches: Batches, norms: Norms) -> NDArray[np.float64]:
+    """Class probabilities of one sub-network on all images of ``batches``, (N, classes)."""
+    with torch.no_grad(), _normalising(supernet, choice, norms):
+        parts = [
+            torch.softmax(supernet(images.contiguous(memory_format=torch.channels_last), choice).double(), dim=1)
+            for images, _ in batches
+        ]
+    if not parts:
+        raise InputError("at least one image to predict", "none")
+    return torch.cat(parts).cpu().numpy()
+
+
 def _outcomes(
     supernet: nn.Module, choice: Any, images: Tensor, labels: Tensor
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -1,0 +1,549 @@
+"""CoNAS: the loss of a one-shot model as a sparse Boolean polynomial, recovered from few measurements and minimised.
+
+1. ``supernet``: a cell supernet is trained by random sub-graphs, each (edge, operation) bit on with probability p; one
+   of an earlier run (``--supernet``) is used again as it is.
+2. ``measure``: the validation loss of m random sub-graphs, one work item each.
+3. ``recover``: Lasso over all parities of degree up to d, the s largest coefficients, their exact minimum
+   (:mod:`archwright.solvers.fourier`); where that leaves a place undecided, the bits found are fixed and m more
+   sub-graphs measured (restriction). The sub-graph becomes a cell as its space says
+   (:meth:`~archwright.spaces.cell_space.CellSpace.of_subgraph`).
+
+``rsps`` is what it is built on and compared with (Li and Talwalkar): the same supernet, and the best of m measured
+architectures. A run given by ``--supernet`` lends its measurements, too: the same sub-graphs are not measured again, so
+that another lambda, s or d needs no forward pass.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor, nn
+
+from archwright.data import Augmentation, Batches
+from archwright.data.request import DataRequest, load_data
+from archwright.errors import InputError
+from archwright.execution.base import Item, run_items
+from archwright.runs.files import Json, write_atomic
+from archwright.runs.run import ItemLog
+from archwright.runs.stop import Stop
+from archwright.search.answer import Found
+from archwright.search.evaluator import Evaluator
+from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.values import Choice, StageResult
+from archwright.solvers.fourier import ParityFeatures, RecoverySettings, Round, search_by_rounds
+from archwright.solvers.polynomial import Polynomial
+from archwright.spaces.base import Architecture
+from archwright.spaces.cell_space import CellSpace, as_cell_space
+from archwright.spaces.registry import find_space
+from archwright.spaces.subgraphs import Signs, Subgraphs, read_bits, write_bits
+from archwright.supernets.cell import CellSupernet
+from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
+from archwright.supernets.measure import BATCH, Norms, Outcome, measure, recalibrated
+from archwright.training import Position, drive
+from archwright.training.schedule import make_schedule
+
+MOMENTUM = 0.9
+LARGEST_USUAL = 0.1
+"""The paper's lambda belongs to its losses: unless one is given, it is at most this part of the largest useful one."""
+
+
+class RspsOptions(Options):
+    """Options of both methods: the supernet and how its sub-graphs are measured."""
+
+    supernet_epochs: int = Field(20, ge=1, description="passes over the training images; the paper's 100")
+    supernet_batch: int = Field(64, ge=2, description="images a step")
+    supernet_lr: float = Field(0.1, gt=0, description="learning rate, falling to supernet_lr_min; the paper's 0.025")
+    supernet_lr_min: float = Field(0.001, ge=0, description="where it ends")
+    supernet_weight_decay: float = Field(5e-4, ge=0, description="weight decay; the paper's 3e-4 for DARTS")
+    supernet_clip: float = Field(5.0, ge=0, description="largest norm of the gradient; 0 = off")
+    probability: float = Field(0.5, gt=0, lt=1, description="with which a bit is on while the supernet is trained")
+    measurements: int | None = Field(
+        None, ge=2, description="sub-graphs to measure; the paper's 3000 for DARTS, 300 else"
+    )
+    subgraphs: Literal["bits", "cells"] = Field("cells", description="what is measured: random bits, or architectures")
+    images: int = Field(640, ge=2, description="validation images of a measurement")
+    measure_batch: int = Field(128, ge=2, description="images a forward pass")
+    norms: Literal["batch", "recalibrated"] = Field(
+        "batch", description="batch-norm statistics of a measurement: its batches' own, or of training images"
+    )
+    supernet: str | None = Field(None, description="run folder whose supernet and measurements are used again")
+
+
+class ConasOptions(RspsOptions):
+    """Options of CoNAS."""
+
+    subgraphs: Literal["bits", "cells"] = Field("bits", description="what is measured: random bits, or architectures")
+    degree: int = Field(2, ge=1, le=4, description="largest degree d of the parities")
+    sparsity: int | None = Field(None, ge=1, description="coefficients s to keep; the paper's 12 for DARTS, 14 else")
+    lam: float | None = Field(
+        None, gt=0, description="lambda of eq. 2.3; 10 for 3000 measurements of DARTS, 5 for 300 else"
+    )
+    cross_validate: bool = Field(False, description="choose lambda by five-fold cross-validation")
+    refit: bool = Field(True, description="fit the kept coefficients again by least squares")
+    choice: Literal["uniform", "strongest"] = Field(
+        "uniform",
+        description="which operation stays on an edge of nasbench201: any that is on, or the one missed most",
+    )
+    threshold: float | None = Field(None, gt=0, description="drop losses above it; that of guessing unless given")
+    rounds: int = Field(2, ge=1, description="recoveries at most; after the first, found bits are fixed (restriction)")
+
+
+class SupernetTrained(StageResult):
+    """The trained supernet: number of bits, and the mean training loss of every epoch."""
+
+    bits: int
+    losses: list[float]
+
+
+class Measured(StageResult):
+    """The first round's measurements: how many, how many were not finite, the lowest and the mean loss."""
+
+    measurements: int
+    not_finite: int
+    lowest: float | None
+    mean: float | None
+
+
+class SubgraphChoice(Choice):
+    """The architecture and the sub-graph it was made from, with its loss; for CoNAS what each round recovered."""
+
+    subgraph: str
+    subgraph_loss: float | None
+    rounds: list[dict[str, Any]] = Field(default_factory=list)
+
+
+# --- one measurement -------------------------------------------------------------------------------------------------
+
+
+def measure_subgraph(payload: Json, stop: Stop) -> Json:
+    """The loss of one sub-graph of a trained supernet; None where it is not finite."""
+    stop.check()
+    outcome = _outcome(json.dumps(payload["of"]), payload["bits"])
+    return {"loss": outcome.loss if math.isfinite(outcome.loss) else None, "accuracy": outcome.accuracy}
+
+
+def _outcome(of: str, bits: str) -> Outcome:
+    supernet, subgraphs, images, norms = _instruments(of)
+    device = next(supernet.parameters()).device
+    return measure(supernet, [subgraphs.weights(read_bits(bits), device)], images, norms)[0]
+
+
+@lru_cache(maxsize=2)
+def _instruments(of: str) -> tuple[CellSupernet, Subgraphs, list[tuple[Tensor, Tensor]], Norms]:
+    """What all measurements of a run have in common, made once a process."""
+    fields = json.loads(of)
+    data = load_data(DataRequest(**fields["data"]))
+    space = as_cell_space(find_space(fields["space_text"]))
+    supernet = CellSupernet(space, space.scale_from(fields["scale"]))
+    load_supernet(Path(fields["supernet"]), supernet, data.fingerprint)
+    supernet.to(fields["device"])
+    supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    seed, size, count = fields["seed"], fields["batch"], fields["images"]
+
+    def some(split: Literal["train", "validation"], number: int) -> list[tuple[Tensor, Tensor]]:
+        available = len(getattr(data, split))
+        chosen = np.random.default_rng([seed, number]).permutation(available)[:count]
+        return list(Batches(data, split, size, seed=seed, indices=np.sort(chosen), device=fields["device"]))
+
+    norms = recalibrated(some("train", 1), count) if fields["norms"] == "recalibrated" else BATCH
+    return supernet, Subgraphs(space), some("validation", 0), norms
+
+
+# --- the methods -----------------------------------------------------------------------------------------------------
+
+
+class Rsps(SearchMethod):
+    """Random search with parameter sharing: the best of the measured architectures."""
+
+    name = "rsps"
+    Options: ClassVar[type[Options]] = RspsOptions
+    options: RspsOptions
+
+    @property
+    def space(self) -> CellSpace[Any]:
+        """The cell space; another one is refused."""
+        return as_cell_space(self.context.task.space)
+
+    @cached_property
+    def bits(self) -> Subgraphs:
+        """The bits of the space."""
+        return Subgraphs(self.space)
+
+    @property
+    def paper_setting(self) -> int:
+        """Column of the paper's settings: 0 for DARTS (Table 3), 1 for all smaller spaces (Table 4)."""
+        return 0 if self.bits.n > 100 else 1
+
+    @property
+    def measurements(self) -> int:
+        """How many sub-graphs are measured (in each round)."""
+        return self.options.measurements or (3000, 300)[self.paper_setting]
+
+    def check(self) -> None:
+        """Also refuses what a supernet's search cannot have."""
+        if self.context.configuration.data is None:
+            raise InputError(f"images (--data) for the method {self.name!r}", "none")
+        if self.context.configuration.limits:
+            raise InputError(
+                f"no hard limits with the method {self.name!r}",
+                ", ".join(self.context.configuration.limits),
+                "Use a method that keeps limits (binas, evolution).",
+            )
+        super().check()
+        self.space.check_scale(self._scale)
+        if self.options.supernet is not None:
+            load_supernet(supernet_of(self.options.supernet), self._new_supernet(), self.context.task.data.fingerprint)
+
+    @property
+    def _scale(self) -> Any:
+        return self.space.supernet_scale(self.context.task.scale)
+
+    def estimate_seconds(self) -> float:
+        """From one timed step of the supernet; a measurement is a third of a step for each batch of its images."""
+        o, task = self.options, self.context.task
+        network, batches = self._new_supernet(), self._train_batches()
+        x = self.bits.draw(self.context.rng("estimate"), 1, o.probability)[0]
+        times = []
+        for _ in range(2):
+            begin = time.perf_counter()
+            self._loss(network, batches.get(0, 0), x).backward()  # type: ignore[no-untyped-call]
+            times.append(time.perf_counter() - begin)
+        step = min(times)
+        training = 0.0 if o.supernet else step * len(batches) * o.supernet_epochs
+        measuring = step / 3 * self.measurements * min(o.images, len(task.data.validation)) / o.supernet_batch
+        return training + measuring + self.final_rounds * Evaluator(self.context, "search").seconds_each()
+
+    def search_stages(self) -> list[Stage]:
+        """Train, measure, choose; a supernet that is given is not trained again."""
+        training = Stage("supernet", "train the supernet by random sub-graphs", self._train_supernet)
+        return [
+            *([] if self.options.supernet else [training]),
+            Stage("measure", "measure sub-graphs", self._measure_stage),
+            Stage("search", "choose", self._search),
+        ]
+
+    # 1. the supernet
+
+    def _new_supernet(self) -> CellSupernet:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
+            network = CellSupernet(self.space, self._scale)
+        network.to(self.context.device.torch)
+        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+    def _train_batches(self) -> Batches:
+        data = self.context.task.data
+        seed = int(self.context.rng("order").integers(2**31))
+        augment = replace(Augmentation.default_for(data), cutout=0)
+        size = min(self.options.supernet_batch, len(data.train))
+        return Batches(data, "train", size, seed=seed, augment=augment, device=self.context.device.torch)
+
+    def _loss(self, network: CellSupernet, batch: tuple[Tensor, Tensor], x: Signs) -> Tensor:
+        """Cross entropy of the sub-graph x (n,) on images (B, C, H, W) and labels (B,)."""
+        images, labels = batch
+        weights = self.bits.weights(x, images.device)
+        return F.cross_entropy(network(images.contiguous(memory_format=torch.channels_last), weights), labels)
+
+    def _train_supernet(self) -> SupernetTrained:
+        """RSPS: every step trains one random sub-graph; what is off keeps its weights and momenta."""
+        context, o = self.context, self.options
+        network, batches = self._new_supernet().train(), self._train_batches()
+        optimizer = torch.optim.SGD(
+            network.parameters(), o.supernet_lr, MOMENTUM, weight_decay=o.supernet_weight_decay, nesterov=True
+        )
+        rate = make_schedule("cosine", o.supernet_lr, o.supernet_lr_min)
+
+        def step(position: Position) -> dict[str, Tensor]:
+            x = self.bits.draw(context.rng("trained sub-graph", position.index), 1, o.probability)[0]
+            loss = self._loss(network, batches.get(position.epoch, position.step), x)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            if o.supernet_clip:
+                nn.utils.clip_grad_norm_(network.parameters(), o.supernet_clip)
+            for group in optimizer.param_groups:
+                group["lr"] = rate(position)
+            optimizer.step()
+            return {"loss": loss.detach()}
+
+        with context.progress.task("training the supernet", o.supernet_epochs * len(batches)) as bar:
+            history = drive(
+                step,
+                {"network": network, "optimizer": optimizer},
+                epochs=o.supernet_epochs,
+                steps_per_epoch=len(batches),
+                seed=int(context.rng("steps").integers(2**31)),
+                checkpoints=context.run.checkpoints("supernet"),
+                stop=context.stop,
+                on_step=lambda _: bar.advance(),
+                on_epoch=lambda epoch, metrics: context.run.event("epoch", epoch=epoch, **metrics),
+            )
+        save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
+        return SupernetTrained(bits=self.bits.n, losses=[round(one["loss"], 4) for one in history])
+
+    # 2. measurements
+
+    @property
+    def _supernet_file(self) -> Path:
+        if self.options.supernet is not None:
+            return supernet_of(self.options.supernet).resolve()
+        return (self.context.run.folder / "artifacts" / FILE_NAME).resolve()
+
+    @property
+    def _measured_by(self) -> dict[str, Json]:
+        """What decides a measurement beside the sub-graph and where things are."""
+        o, task = self.options, self.context.task
+        return {
+            "space": self.space.supernet_name,
+            "scale": self._scale.to_dict(),
+            "seed": self.context.configuration.seed,
+            "images": min(o.images, len(task.data.validation)),
+            "batch": o.measure_batch,
+            "norms": o.norms,
+        }
+
+    @cached_property
+    def _lent(self) -> dict[str, Json]:
+        """Measurements of the run whose supernet is used, where they were made in the same way."""
+        if self.options.supernet is None:
+            return {}
+        folder = Path(self.options.supernet)
+        made = folder / "artifacts" / "measured_by.json"
+        if not made.is_file() or json.loads(made.read_text()) != self._measured_by:
+            return {}
+        return ItemLog(folder / "items" / "measure.jsonl").done
+
+    def measured(self, strings: NDArray[Any]) -> list[Json]:
+        """The result of :func:`measure_subgraph` for every row of ``strings`` (m, n); nothing is measured twice."""
+        context, task = self.context, self.context.task
+        write_atomic(context.run.artifact("measured_by.json"), json.dumps(self._measured_by).encode())
+        log = context.run.items("measure")
+        keys = [write_bits(x) for x in strings]
+        for key in keys:
+            if key in self._lent and key not in log.done:
+                log.record(key, self._lent[key])
+        request = task.data_request
+        of = {
+            **self._measured_by,
+            "space_text": context.configuration.space,
+            "data": asdict(request),
+            "supernet": str(self._supernet_file),
+            "device": context.device.name,
+        }
+        needs = (*request.needs, str(self._supernet_file))
+        items = {key: Item(key, {"of": of, "bits": key}, needs) for key in keys}
+        with context.progress.task("measuring sub-graphs", len(items)) as bar:
+            found = run_items(context.executor, measure_subgraph, list(items.values()), log, context.stop, bar)
+        return [found[key] for key in keys]
+
+    def losses(self, strings: NDArray[Any]) -> NDArray[np.float64]:
+        """Losses (m,) of the sub-graphs; NaN where there is none."""
+        return np.array([np.nan if one["loss"] is None else one["loss"] for one in self.measured(strings)])
+
+    def strings(self, number: int, fixed: Mapping[int, int]) -> Signs:
+        """The sub-graphs of round ``number``, (m, n)."""
+        rng, count = self.context.rng("measured sub-graphs", number), self.measurements
+        if self.options.subgraphs == "bits":
+            return self.bits.draw(rng, count, 0.5, fixed)
+        x = np.stack([self.bits.of(self.space.sample(rng)) for _ in range(count)])
+        for bit, value in fixed.items():
+            x[:, bit] = value
+        return x
+
+    def _measure_stage(self) -> Measured:
+        losses = self.losses(self.strings(0, {}))
+        finite = losses[np.isfinite(losses)]
+        return Measured(
+            measurements=len(losses),
+            not_finite=len(losses) - len(finite),
+            lowest=float(finite.min()) if len(finite) else None,
+            mean=float(finite.mean()) if len(finite) else None,
+        )
+
+    # 3. the choice
+
+    def _search(self) -> SubgraphChoice:
+        strings = self.strings(0, {})
+        losses = self.losses(strings)
+        if not np.isfinite(losses).any():
+            raise InputError(
+                "finite losses", f"{len(losses)} NaN or infinite ones", "Train the supernet at a lower rate."
+            )
+        x = strings[int(np.nanargmin(losses))]
+        architecture = self.bits.architecture(x, np.zeros(self.bits.n), self.context.rng("uniform choice"))
+        return self._found(architecture, x, len(strings), [])
+
+    def _found(
+        self, architecture: Architecture, x: Signs, evaluations: int, rounds: list[dict[str, Any]]
+    ) -> SubgraphChoice:
+        """What every search stage returns; the accuracy is that of the sub-graph x (n,) with shared weights."""
+        result = self.measured(x[None])[0]
+        images = self._measured_by["images"]
+        return SubgraphChoice(
+            architecture=str(architecture),
+            accuracy=result["accuracy"],
+            accuracy_on=f"{images} validation images with shared weights",
+            evaluations=evaluations,
+            subgraph=write_bits(x),
+            subgraph_loss=result["loss"],
+            rounds=rounds,
+        )
+
+
+class Conas(Rsps):
+    """The minimum of the sparse polynomial behind the measured losses."""
+
+    name = "conas"
+    Options: ClassVar[type[Options]] = ConasOptions
+    options: ConasOptions
+
+    @property
+    def settings(self) -> RecoverySettings:
+        """With the paper's numbers where none are given."""
+        o, paper = self.options, self.paper_setting
+        usual = (10.0 / 3000, 5.0 / 300)[paper] * self.measurements
+        lam = None if o.cross_validate else o.lam or usual
+        cap = 1.0 if o.lam else LARGEST_USUAL
+        return RecoverySettings(o.degree, o.sparsity or (12, 14)[paper], lam, o.refit, cap)
+
+    @property
+    def threshold(self) -> float:
+        """Losses above it say nothing: by default those worse than guessing, ln(classes)."""
+        return self.options.threshold or math.log(self.context.task.data.classes)
+
+    def _search(self) -> SubgraphChoice:
+        strings: list[Signs] = []
+
+        def measure_round(number: int, fixed: Mapping[int, int]) -> tuple[Signs, NDArray[np.float64]]:
+            strings.append(self.strings(number, fixed))
+            return strings[-1], self.losses(strings[-1])
+
+        rounds = search_by_rounds(
+            measure_round, self.bits.n, self.settings, self.options.rounds, self._every_place_on, self.threshold
+        )
+        for number, one in enumerate(rounds):
+            self._say(number, one)
+        self._show(rounds)
+        x = rounds[-1].minimum.x
+        rng = self.context.rng("uniform choice") if self.options.choice == "uniform" else None
+        architecture = self.bits.architecture(x, self._worth(rounds), rng)
+        return self._found(architecture, x, sum(map(len, strings)), [self._round(one) for one in rounds])
+
+    def _answer(self, stage: str) -> Found:
+        """Also says what was recovered."""
+        details = self.result(stage, SubgraphChoice).model_dump(include={"subgraph", "subgraph_loss", "rounds"})
+        return super()._answer(stage).model_copy(update={"details": details})
+
+    def _every_place_on(self, x: Signs) -> bool:
+        """Whether every edge, vertex or link has something on: then no round is missing."""
+        return all(mask.any(axis=1).all() for mask in self.bits.masks(x).values())
+
+    def _worth(self, rounds: Sequence[Round]) -> NDArray[np.float64]:
+        """What each bit is worth when architectures must choose, (n,).
+
+        Of a bit that is on, how much the polynomial rises without it; of others, how much lower the measured losses are
+        with it (minus the Fourier coefficient of the bit, from the first round's measurements).
+        """
+        first = rounds[0].measurements
+        worth = -ParityFeatures(first.x, 1).correlate(first.y - first.y.mean())[1:] / len(first.y)
+        for one in rounds:
+            x = one.minimum.x
+            for bit in one.recovery.polynomial.bits:
+                if x[bit] > 0:
+                    without = x.copy()
+                    without[bit] = -1
+                    worth[bit] = float(one.recovery.polynomial(without) - one.recovery.polynomial(x))
+        return worth
+
+    def _say(self, number: int, one: Round) -> None:
+        """Warnings go to the user and into the run's events."""
+        dropped = ", ".join(
+            f"{count} {what.replace('_', ' ')}" for what, count in one.measurements.dropped.items() if count
+        )
+        texts = [one.recovery.diagnostics.warning, f"Dropped measurements: {dropped}." if dropped else ""]
+        if one.minimum.solver != "enumeration":
+            texts.append(f"The support has too many bits to enumerate: solved as an {one.minimum.solver}.")
+        for text in filter(None, texts):
+            self.context.progress.say(text)
+            self.context.run.event("warning", round=number, text=text)
+
+    def _round(self, one: Round) -> dict[str, Any]:
+        """For the run's files."""
+        return {
+            "fixed": len(one.fixed),
+            "dropped": one.measurements.dropped,
+            "diagnostics": one.recovery.diagnostics.as_dict(),
+            "terms": [
+                {"bits": [self.bits.names[bit] for bit in monomial], "coefficient": value}
+                for monomial, value in strongest_terms(one.recovery.polynomial)
+            ],
+            "minimum": {"value": one.minimum.value, "solver": one.minimum.solver, "gap": one.minimum.gap},
+        }
+
+    def _show(self, rounds: Sequence[Round]) -> None:
+        """The recovered polynomials as ``polynomial.csv`` and ``polynomial.png``, and the first one to the user."""
+        text = io.StringIO()
+        table = csv.writer(text)
+        table.writerow(["round", "coefficient", "lowers the loss", "bits"])
+        for number, one in enumerate(rounds):
+            for monomial, value in strongest_terms(one.recovery.polynomial):
+                table.writerow([number, f"{value:.6f}", meaning(monomial, value), " * ".join(self._names(monomial))])
+        write_atomic(self.context.run.artifact("polynomial.csv"), text.getvalue().encode())
+        plot_polynomial(rounds[0].recovery.polynomial, self.bits.names, self.context.run.artifact("polynomial.png"))
+        lines = [
+            f"{value:+.4f}  {meaning(monomial, value):<9} {' * '.join(self._names(monomial))}"
+            for monomial, value in strongest_terms(rounds[0].recovery.polynomial)
+        ]
+        self.context.progress.say("What the loss depends on (coefficient, what lowers it, bits):\n" + "\n".join(lines))
+
+    def _names(self, monomial: Sequence[int]) -> list[str]:
+        return [self.bits.names[bit] for bit in monomial]
+
+
+# --- the polynomial, shown -------------------------------------------------------------------------------------------
+
+
+def strongest_terms(polynomial: Polynomial) -> list[tuple[tuple[int, ...], float]]:
+    """The terms by falling size of their coefficients, the constant left out."""
+    terms = [(monomial, value) for monomial, value in polynomial.terms.items() if monomial]
+    return sorted(terms, key=lambda term: -abs(term[1]))
+
+
+def meaning(monomial: Sequence[int], value: float) -> str:
+    """What lowers the loss: a single bit on or off, a pair alike (both on or both off) or unlike."""
+    if len(monomial) == 1:
+        return "on" if value < 0 else "off"
+    if len(monomial) == 2:
+        return "alike" if value < 0 else "unlike"
+    return "even off" if value < 0 else "odd off"
+
+
+def plot_polynomial(polynomial: Polynomial, names: Sequence[str], path: Path) -> None:
+    """Bars of the coefficients: what lowers the loss when it is on (or alike) to the left."""
+    from matplotlib.figure import Figure
+
+    terms = strongest_terms(polynomial)[::-1]
+    figure = Figure(figsize=(8, 1.2 + 0.28 * len(terms)), layout="constrained")
+    axes = figure.subplots()
+    values = [value for _, value in terms]
+    axes.barh(range(len(terms)), values, color=["tab:blue" if value < 0 else "tab:red" for value in values])
+    labels = [" x ".join(names[bit] for bit in monomial) for monomial, _ in terms]
+    axes.set_yticks(range(len(terms)), labels, fontsize=7)
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.set_xlabel("Fourier coefficient of the loss (blue: lower loss when on, or when both are alike)", fontsize=8)
+    scratch = path.with_name(f".{path.name}")
+    figure.savefig(scratch, format="png", dpi=110)
+    scratch.replace(path)

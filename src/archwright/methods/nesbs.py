@@ -1,0 +1,597 @@
+"""NESBS (thesis, chapter 5): an ensemble of different architectures by Bayesian sampling from a trained supernet.
+
+1. A supernet is trained one uniformly drawn path a step, on 70 % of the training images.
+2. Its weights stay, and a posterior over architectures maximises E[log p(D|A)] - KL(p_alpha || uniform) (eq. 5.4) on
+   the other 30 %, by straight-through Gumbel samples. With N images and the mean cross entropy CE of a batch the loss
+   is CE + kl_weight * KL / N: at kl_weight 1 it is the bound itself over N, as the log likelihood is -N CE.
+3. T ensembles of n architectures are drawn from it, independently (``mc``) or by SVGD with regularised diversity
+   (``svgd-rd``), and scored with the supernet's weights on the validation images, which steps 1 and 2 have not seen;
+   the one of least loss is kept (algorithm 5.1). A member is evaluated once, whatever the ensembles it is in.
+4. Its members are trained from scratch, and their probabilities averaged.
+
+The baselines differ in step 3 only and need no posterior: ``uniform`` draws, ``nes-rs`` builds one ensemble greedily
+from a random pool, and ``deep`` trains the pool's best architecture n times. Members of an ensemble are different
+architectures (also up to isomorphism) but for ``deep``; draws that repeat one are left out and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from archwright.costs.limits import check_reachable, met
+from archwright.data import Augmentation, Batches
+from archwright.ensembles import Mean
+from archwright.errors import InfeasibleError, InputError
+from archwright.runs.checkpoints import Checkpoints
+from archwright.search.answer import Candidate, Found
+from archwright.search.configuration import AbsolutePath
+from archwright.search.evaluator import Evaluator
+from archwright.search.final import keep_ensemble, train_answer
+from archwright.search.method import Method, Options, Stage
+from archwright.search.values import StageResult, Trained
+from archwright.solvers.svgd import Floats, average_test_error, ensemble_error, pairwise_disagreement
+from archwright.spaces.base import Architecture, Scale
+from archwright.spaces.cell_space import CellSpace, as_cell_space
+from archwright.supernets.cell import CellSupernet
+from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
+from archwright.supernets.measure import BATCH, predict
+from archwright.supernets.posterior import Posterior, Sampler, fit_step
+from archwright.training import Position, Stateful, Step, drive
+from archwright.training.schedule import make_schedule
+
+SHARE = 0.7
+"""Part of the training images that the supernet is trained on; the posterior is fitted to the rest."""
+DELTAS = (-1.0, -0.5, 0.0, 0.5, 1.0)
+"""Grid of delta; below -1, to which the thesis goes, particles attract each other."""
+SCORED_BATCH = 256
+KEPT_SECONDS = 30.0
+"""Least time between two savings of predictions."""
+TRIES = {"svgd-rd": 20}
+MOST_TRIES = 500
+"""How many ensembles are drawn for one that can be used; SVGD-RD takes longer than a draw."""
+
+SamplerName = Literal["svgd-rd", "mc", "uniform", "nes-rs", "deep"]
+
+
+class NesbsOptions(Options):
+    """Options of NESBS; the defaults are the thesis' unless docs/nesbs.md says why not."""
+
+    size: int = Field(3, ge=2, description="n, members of the ensemble")
+    sampler: SamplerName = Field(
+        "svgd-rd", description="how ensembles are drawn: svgd-rd, mc, uniform, nes-rs or deep (one, n times)"
+    )
+    candidates: int = Field(5, ge=1, description="T, ensembles that are scored (svgd-rd: for each delta)")
+    delta: float | None = Field(None, description="diversity of svgd-rd; by default the best of -1, -0.5, 0, 0.5, 1")
+    svgd_steps: int = Field(1000, ge=1, description="L, iterations of svgd-rd")
+    temperature: float = Field(1.0, gt=0, description="tau of the posterior's softmax when ensembles are drawn")
+    pool: int = Field(12, ge=2, description="random architectures that nes-rs and deep choose from")
+    mean: Mean = Field("probabilities", description="what is averaged: probabilities or logits")
+    posterior: Literal["post-training", "best-response"] = Field(
+        "post-training", description="fitted after the supernet's training, or with it (without KL)"
+    )
+    posterior_epochs: int = Field(20, ge=1, description="passes over the posterior's images")
+    posterior_lr: float = Field(0.01, gt=0, description="learning rate of the posterior (Adam)")
+    posterior_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the posterior")
+    gumbel_temperature: float = Field(1.0, gt=0, description="of the straight-through Gumbel softmax")
+    kl_weight: float = Field(1.0, ge=0, description="weight of KL / N beside the mean cross entropy; 1: the bound")
+    supernet_epochs: int = Field(50, ge=1, description="passes over the supernet's images")
+    supernet_batch: int = Field(128, ge=2, description="images a step, of supernet and posterior")
+    supernet_lr: float = Field(0.1, gt=0, description="learning rate of the supernet; falls to 0 by a cosine")
+    supernet_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the supernet")
+    supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final networks")
+    supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final networks")
+    partial_channels: int = Field(1, ge=1, description="K: an operation of the supernet sees 1/K of the channels")
+    supernet: AbsolutePath | None = Field(None, description="run folder of a search whose trained supernet is taken")
+
+
+class SupernetResult(StageResult):
+    """The trained supernet is an artifact; ``logits`` of a posterior that was fitted with it."""
+
+    images: int
+    logits: dict[str, list[list[float]]] | None = None
+
+
+class PosteriorResult(StageResult):
+    """Alpha by decision, (rows, allowed operations), and KL(p_alpha || uniform) in nats."""
+
+    logits: dict[str, list[list[float]]]
+    divergence: float
+
+
+class Scored(StageResult):
+    """An ensemble with inherited weights on the validation images: mean cross entropy, and percents."""
+
+    architectures: list[str]
+    delta: float | None
+    loss: float
+    error: float
+    ate: float
+    ppd: float
+
+
+class Drawn(StageResult):
+    """The chosen ensemble, all that were scored, how many networks that took and how many draws were left out."""
+
+    chosen: Scored
+    scored: list[Scored]
+    evaluations: int
+    left_out: int
+    accuracy_on: str
+
+
+# --- scores with inherited weights -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Inherited:
+    """Class probabilities (images, classes) of architectures with the supernet's weights, each computed once.
+
+    Attributes:
+        supernet: trained.
+        batches: what to predict, the same whenever iterated over.
+        seen: called after each network.
+        store: where predictions are kept in case of a kill.
+    """
+
+    supernet: CellSupernet
+    batches: Batches
+    seen: Callable[[], None] = lambda: None
+    store: Checkpoints | None = None
+
+    def __post_init__(self) -> None:
+        kept = self.store.latest() if self.store is not None else None
+        self.known: dict[str, Floats] = {} if kept is None else kept[1]
+        self._saved = time.monotonic()
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Of the images, (images,)."""
+        return np.concatenate([labels.cpu().numpy() for _, labels in self.batches])
+
+    def of(self, architecture: Architecture) -> Floats:
+        """Probabilities of one."""
+        text = str(architecture)
+        if text not in self.known:
+            weights = self.supernet.one_hot(architecture, self.batches.device)
+            self.known[text] = predict(self.supernet, weights, self.batches, BATCH)
+            if self.store is not None and time.monotonic() - self._saved > KEPT_SECONDS:
+                self.store.save(len(self.known), self.known)
+                self._saved = time.monotonic()
+            self.seen()
+        return self.known[text]
+
+    def score(self, members: Sequence[Architecture], delta: float | None = None) -> Scored:
+        """An ensemble by the mean of its members' probabilities."""
+        parts = [self.of(member) for member in members]
+        return Scored(
+            architectures=[str(member) for member in members],
+            delta=delta,
+            loss=mean_loss(parts, self.labels),
+            error=ensemble_error(parts, self.labels),
+            ate=average_test_error(parts, self.labels),
+            ppd=pairwise_disagreement(parts),
+        )
+
+
+def mean_loss(probabilities: Sequence[Floats], labels: NDArray[np.int64]) -> float:
+    """Cross entropy of the members' mean, each (images, classes)."""
+    mean = np.mean(np.stack(probabilities), axis=0)[np.arange(len(labels)), labels]
+    return float(-np.log(np.maximum(mean, 1e-12)).mean())
+
+
+def greedy(
+    pool: Sequence[Architecture], size: int, loss: Callable[[list[Architecture]], float]
+) -> list[Architecture] | None:
+    """NES-RS' forward selection without replacement: always the one that lowers the loss of the ensemble most.
+
+    ``loss`` is infinite for what must not be; None where the pool has no ``size`` members that go together.
+    """
+    chosen: list[Architecture] = []
+    while len(chosen) < size:
+        rest = [one for one in pool if one not in chosen]
+        losses = [loss([*chosen, one]) for one in rest]
+        if not rest or not np.isfinite(min(losses)):
+            return None
+        chosen.append(rest[int(np.argmin(losses))])
+    return chosen
+
+
+# --- the method ------------------------------------------------------------------------------------------------------
+
+
+class Nesbs(Method):
+    """Neural ensemble search via Bayesian sampling."""
+
+    name = "nesbs"
+    Options: ClassVar[type[Options]] = NesbsOptions
+    options: NesbsOptions
+
+    def check(self) -> None:
+        """Also refuses what an ensemble cannot have."""
+        configuration, o = self.context.configuration, self.options
+        if configuration.data is None or configuration.benchmark is not None:
+            raise InputError("images (--data) and no benchmark for the method 'nesbs'", "no table knows ensembles")
+        other = sorted(set(configuration.limits) - {"params", "macs"})
+        if other:
+            raise InputError("limits on params or macs with the method 'nesbs'", ", ".join(other))
+        super().check()
+        if o.size > self.space.size:
+            raise InputError(f"at most {self.space.size} members, all different", f"--size {o.size}", "Lower the size.")
+        if o.sampler == "nes-rs" and o.size > o.pool:
+            raise InputError("a pool at least as large as the ensemble", f"--pool {o.pool} --size {o.size}")
+        self._check_sum()
+        self.parts()
+        supernet = self.fresh_supernet()
+        if o.supernet is not None:
+            load_supernet(supernet_of(o.supernet), supernet, self.context.task.data.fingerprint)
+
+    def _check_sum(self) -> None:
+        """Limits are on the sum of the members: the least of them must fit ``size`` times."""
+        limits, task = self.context.configuration.single_limits, self.context.task
+        each = {name: limit / self.options.size for name, limit in limits.items()}
+        if each:
+            try:
+                check_reachable(self.space, lambda one: task.costs(one, each), [each], self.context.rng("limits"))
+            except InfeasibleError as error:
+                raise InfeasibleError(
+                    f"{error} (One of {self.options.size} members; limits are on their sum.)"
+                ) from error
+
+    def estimate_seconds(self) -> float:
+        """Supernet, posterior (which runs all operations) and members, from a few timed steps of one network."""
+        task, o = self.context.task, self.options
+        epoch = Evaluator(self.context, "member-0").seconds_each() / task.recipe.epochs
+        trained = 0.0 if o.supernet is not None else SHARE * o.supernet_epochs
+        fitted = (1 - SHARE) * o.posterior_epochs * len(self.space.operations) if self.needs_posterior else 0.0
+        return epoch * (trained + fitted + o.size * task.final_recipe.epochs)
+
+    @property
+    def needs_posterior(self) -> bool:
+        """Whether the sampler draws from a posterior that a stage of its own fits."""
+        return self.options.sampler in ("svgd-rd", "mc") and self.options.posterior == "post-training"
+
+    def stages(self) -> list[Stage]:
+        """Supernet, posterior, ensembles, a training a member, answer."""
+        n = self.options.size
+        first = [Stage("supernet", "train the supernet", self._train_supernet)]
+        if self.needs_posterior:
+            first.append(Stage("posterior", "fit the posterior of architectures", self._fit_posterior))
+        first.append(Stage("ensembles", "draw and score ensembles", self._draw))
+        members = [Stage(f"member-{k}", f"train member {k + 1} of {n}", self._training(k)) for k in range(n)]
+        return [*first, *members, Stage("answer", "average and test", self._answer)]
+
+    # --- set-up ---
+
+    @property
+    def space(self) -> CellSpace[Any]:
+        """The cell space; another one is refused."""
+        return as_cell_space(self.context.task.space)
+
+    @property
+    def supernet_scale(self) -> Scale:
+        """Scale of the supernet, which the final networks' need not be."""
+        o = self.options
+        final = self.context.task.scale.changed(channels=o.supernet_channels, cells=o.supernet_cells)
+        return self.space.supernet_scale(final)
+
+    def parts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Positions in the train part of the supernet's 70 % and the posterior's 30 %."""
+        count = len(self.context.task.data.train)
+        cut = int(SHARE * count)
+        if cut < 2 or count - cut < 2:
+            raise InputError("at least 7 training images, to divide 70 to 30", str(count), "Give more images.")
+        order = self.context.rng("parts").permutation(count)
+        return np.sort(order[:cut]), np.sort(order[cut:])
+
+    def _batches(self, part: int, augmented: bool) -> Batches:
+        context, indices = self.context, self.parts()[part]
+        data = context.task.data
+        return Batches(
+            data,
+            "train",
+            min(self.options.supernet_batch, len(indices)),
+            seed=int(context.rng("order of a part", part).integers(2**31)),
+            indices=indices,
+            device=context.device.torch,
+            augment=Augmentation.default_for(data) if augmented else None,
+        )
+
+    def fresh_supernet(self) -> CellSupernet:
+        """With the initial weights of the seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
+            network = CellSupernet(self.space, self.supernet_scale, partial=self.options.partial_channels)
+        network.to(self.context.device.torch)
+        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+    def trained_supernet(self) -> CellSupernet:
+        """As the first stage left it."""
+        path, fingerprint = self.context.run.artifact(FILE_NAME), self.context.task.data.fingerprint
+        return load_supernet(path, self.fresh_supernet(), fingerprint).requires_grad_(False)
+
+    def inherited(self, split: Literal["validation", "test"] = "validation", **how: Any) -> Inherited:
+        """Predictions with the trained supernet's weights; batches are shuffled, as batch norm sees whole batches."""
+        data, device = self.context.task.data, self.context.device.torch
+        batches = Batches(data, split, SCORED_BATCH, drop_last=False, device=device)
+        return Inherited(self.trained_supernet(), batches, **how)
+
+    def sampler(self, temperature: float | None = None) -> Sampler:
+        """Of architectures: from the posterior where one was fitted, else uniform."""
+        o = self.options
+        logits = None
+        if self.needs_posterior:
+            logits = self.result("posterior", PosteriorResult).logits
+        elif o.sampler in ("svgd-rd", "mc"):
+            logits = self.result("supernet", SupernetResult).logits
+        return Sampler(self.space, logits, o.temperature if temperature is None else temperature)
+
+    # --- the supernet and its posterior ---
+
+    def _train_supernet(self) -> SupernetResult:
+        context, o = self.context, self.options
+        network, batches = self.fresh_supernet(), self._batches(0, augmented=True)
+        posterior = None
+        if o.supernet is not None:
+            load_supernet(supernet_of(o.supernet), network, context.task.data.fingerprint)
+        else:
+            sgd = torch.optim.SGD(network.parameters(), o.supernet_lr, 0.9, weight_decay=o.supernet_weight_decay)
+            state: dict[str, Stateful] = {"supernet": network, "optimizer": sgd}
+            step = self._path_step(network, sgd, batches)
+            if o.posterior == "best-response":
+                posterior = Posterior(self.space).to(context.device.torch)
+                adam = self._adam(posterior)
+                state |= {"posterior": posterior, "posterior_optimizer": adam}
+                step = self._best_response_step(network, sgd, batches, posterior, adam)
+            self._drive("supernet", step, state, o.supernet_epochs, len(batches))
+        save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
+        return SupernetResult(images=len(batches.indices), logits=posterior.logits() if posterior else None)
+
+    def _drive(self, stage: str, step: Step, state: dict[str, Stateful], epochs: int, steps: int) -> None:
+        context = self.context
+        with context.progress.task(stage, epochs * steps) as bar:
+            drive(
+                step,
+                state,
+                epochs=epochs,
+                steps_per_epoch=steps,
+                seed=context.configuration.seed,
+                checkpoints=context.run.checkpoints(stage),
+                stop=context.stop,
+                on_step=lambda _: bar.advance(),
+                on_epoch=context.run.on_epoch(stage),
+            )
+
+    def _path_step(self, network: CellSupernet, sgd: torch.optim.SGD, batches: Batches) -> Step:
+        """One uniformly drawn architecture; weights outside it stay as they are."""
+        uniform, rate = Sampler(self.space), make_schedule("cosine", self.options.supernet_lr)
+
+        def step(position: Position) -> dict[str, Tensor]:
+            drawn = uniform.monte_carlo(self.context.rng("path", position.index))
+            weights = network.one_hot(drawn, batches.device)
+            return {"loss": descend(network, weights, sgd, batches.get(position.epoch, position.step), rate(position))}
+
+        return step
+
+    def _best_response_step(
+        self,
+        network: CellSupernet,
+        sgd: torch.optim.SGD,
+        batches: Batches,
+        posterior: Posterior,
+        adam: torch.optim.Adam,
+    ) -> Step:
+        """The path comes from the posterior, which follows the weights, without KL (Xie et al., 2019)."""
+        rate, fitted = make_schedule("cosine", self.options.supernet_lr), self._batches(1, augmented=False)
+
+        def step(position: Position) -> dict[str, Tensor]:
+            with torch.no_grad():
+                weights, _ = posterior.draw(self.options.gumbel_temperature)
+            batch = batches.get(position.epoch, position.step)
+            loss = descend(network, weights, sgd, batch, rate(position))
+            network.requires_grad_(False)
+            other = fitted.get(*divmod(position.index, len(fitted)))
+            found = fit_step(posterior, adam, network, other, self.options.gumbel_temperature, 0.0)
+            network.requires_grad_(True)
+            return {"loss": loss, "posterior_loss": found["loss"]}
+
+        return step
+
+    def _adam(self, posterior: Posterior) -> torch.optim.Adam:
+        o = self.options
+        return torch.optim.Adam(posterior.parameters(), lr=o.posterior_lr, weight_decay=o.posterior_weight_decay)
+
+    def _fit_posterior(self) -> PosteriorResult:
+        o = self.options
+        posterior, network = Posterior(self.space).to(self.context.device.torch), self.trained_supernet()
+        adam, batches = self._adam(posterior), self._batches(1, augmented=False)
+        kl_weight = o.kl_weight / len(batches.indices)
+
+        def step(position: Position) -> dict[str, Tensor]:
+            batch = batches.get(position.epoch, position.step)
+            return fit_step(posterior, adam, network, batch, o.gumbel_temperature, kl_weight)
+
+        state: dict[str, Stateful] = {"posterior": posterior, "optimizer": adam}
+        self._drive("posterior", step, state, o.posterior_epochs, len(batches))
+        return PosteriorResult(logits=posterior.logits(), divergence=float(posterior.divergence().detach()))
+
+    # --- ensembles ---
+
+    def _draw(self) -> Drawn:
+        context, o = self.context, self.options
+        with context.progress.task("networks with inherited weights", self._most_networks) as bar:
+            inherited = self.inherited(seen=bar.advance, store=context.run.checkpoints("ensembles"))
+            search = EnsembleSearch(self, inherited)
+            found = search.from_pool() if o.sampler in ("nes-rs", "deep") else search.from_sampler()
+        return Drawn(
+            chosen=min(found, key=lambda one: one.loss),
+            scored=found,
+            evaluations=len(inherited.known),
+            left_out=search.left_out,
+            accuracy_on=f"{context.task.data.name} validation, {len(inherited.labels)} images, the supernet's weights",
+        )
+
+    @property
+    def _most_networks(self) -> int:
+        o = self.options
+        deltas = len(DELTAS) if o.sampler == "svgd-rd" and o.delta is None else 1
+        return o.pool if o.sampler in ("nes-rs", "deep") else o.candidates * o.size * deltas
+
+    def fits(self, members: Sequence[Architecture]) -> bool:
+        """Whether the sum of the members' costs is within the limits."""
+        limits, task = self.context.configuration.single_limits, self.context.task
+        costs = [task.costs(one, limits) for one in members] if limits else []
+        return not limits or met(limits, {name: sum(cost[name] for cost in costs) for name in limits})
+
+    # --- the members ---
+
+    def _training(self, number: int) -> Callable[[], Trained]:
+        """Train a member from scratch, from its own seed."""
+
+        def work() -> Trained:
+            architecture = self.space.parse(self.result("ensembles", Drawn).chosen.architectures[number])
+            seed = int(self.context.rng("member", number).integers(2**31))
+            stage, name = f"member-{number}", f"best/{number}"
+            return train_answer(self.context, architecture, name, stage=stage, seed=seed, onnx=False)
+
+        return work
+
+    def _answer(self) -> Found:
+        task, o, drawn = self.context.task, self.options, self.result("ensembles", Drawn)
+        chosen = drawn.chosen
+        trained, report = keep_ensemble(self.context, [f"best/{number}" for number in range(o.size)], o.mean)
+        members = []
+        for number, text in enumerate(chosen.architectures):
+            alone = self.result(f"member-{number}", Trained)
+            costs = task.costs(self.space.parse(text))
+            members.append(Candidate(architecture=text, scale=task.scale.to_dict(), **alone.model_dump(), **costs))
+        best = Candidate(
+            architecture=json.dumps(chosen.architectures),
+            search_accuracy=100 - chosen.error,
+            search_accuracy_on=drawn.accuracy_on,
+            params=report.params,
+            macs=report.macs,
+            details=report.to_dict(),
+            **trained.model_dump(),
+        )
+        estimated = {"estimated": chosen.model_dump(), "scored": [one.model_dump() for one in drawn.scored]}
+        details = {"sampler": o.sampler, "left_out": drawn.left_out, **estimated}
+        return Found(best=best, members=members, evaluations=drawn.evaluations, details=details)
+
+
+def descend(
+    network: CellSupernet,
+    weights: dict[str, Tensor],
+    sgd: torch.optim.SGD,
+    batch: tuple[Tensor, Tensor],
+    lr: float,
+) -> Tensor:
+    """One step of the weights that ``weights`` select; returns the loss."""
+    images, labels = batch
+    sgd.param_groups[0]["lr"] = lr
+    sgd.zero_grad(set_to_none=True)  # so that weights outside the path keep value and momentum
+    loss = F.cross_entropy(network(images.contiguous(memory_format=torch.channels_last), weights), labels)
+    loss.backward()  # type: ignore[no-untyped-call]
+    sgd.step()
+    return loss.detach()
+
+
+class EnsembleSearch:
+    """Draws ensembles for a method and scores them with inherited weights."""
+
+    def __init__(self, method: Nesbs, inherited: Inherited) -> None:
+        self.method, self.inherited, self.options = method, inherited, method.options
+        self.left_out = 0
+        self.over_limits = 0
+
+    def from_sampler(self) -> list[Scored]:
+        """T ensembles (for each delta)."""
+        o, sampler = self.options, self.method.sampler()
+        grid: tuple[float | None, ...] = (None,)
+        if o.sampler == "svgd-rd":
+            grid = DELTAS if o.delta is None else (o.delta,)
+        found = []
+        for number, delta in enumerate(grid):
+            for candidate in range(o.candidates):
+                self.method.context.stop.check()
+                members = self._one(sampler, delta, (number, candidate))
+                if members is not None:
+                    found.append(self.inherited.score(members, delta))
+        if not found:
+            raise self._nothing()
+        return found
+
+    def _one(self, sampler: Sampler, delta: float | None, place: tuple[int, int]) -> list[Architecture] | None:
+        """The first drawn ensemble of different members within the limits."""
+        o = self.options
+        for attempt in range(TRIES.get(o.sampler, MOST_TRIES)):
+            rng = self.method.context.rng("ensemble", *place, attempt)
+            if delta is None:
+                members = distinct(self.method.space, (sampler.monte_carlo(rng) for _ in range(MOST_TRIES)), o.size)
+            else:
+                drawn = sampler.particles(o.size, rng, delta=delta, steps=o.svgd_steps)
+                members = distinct(self.method.space, iter(drawn), o.size)
+            if len(members) == o.size and self.method.fits(members):
+                return members
+            self.over_limits += len(members) == o.size
+            self.left_out += 1
+        return None
+
+    def _nothing(self) -> Exception:
+        if self.over_limits:
+            limits = self.method.limits
+            return InfeasibleError(
+                f"none of {self.left_out} drawn ensembles of {self.options.size} meets {limits} in the sum of its "
+                "members. Raise the limit, or lower --size."
+            )
+        return InputError(
+            f"ensembles of {self.options.size} different architectures",
+            f"draws that all fall on fewer ({self.left_out} tried)",
+            "Raise --delta (above -1 particles repel each other) or --temperature, or lower --size.",
+        )
+
+    def from_pool(self) -> list[Scored]:
+        """NES-RS' ensemble, or the pool's best architecture n times."""
+        o, method = self.options, self.method
+        rng, uniform = method.context.rng("pool"), Sampler(method.space)
+        pool = distinct(method.space, (uniform.monte_carlo(rng) for _ in range(MOST_TRIES * o.pool)), o.pool)
+        if o.sampler == "deep":
+            alone = [[one] * o.size for one in pool if method.fits([one] * o.size)]
+            return [self.inherited.score(one) for one in alone] or self._refuse()
+
+        def loss(members: list[Architecture]) -> float:
+            if not method.fits(members):
+                self.over_limits += 1
+                return float("inf")
+            return mean_loss([self.inherited.of(one) for one in members], self.inherited.labels)
+
+        chosen = greedy(pool, o.size, loss)
+        return self._refuse() if chosen is None else [self.inherited.score(chosen)]
+
+    def _refuse(self) -> list[Scored]:
+        limits, size = self.method.limits, self.options.size
+        raise InfeasibleError(
+            f"no ensemble of {size} out of a pool of {self.options.pool} meets {limits} in the sum of its members. "
+            "Raise the limit or --pool, or lower --size."
+        )
+
+
+def distinct(space: CellSpace[Any], drawn: Iterator[Architecture], count: int) -> list[Architecture]:
+    """The first ``count`` that differ also up to isomorphism; fewer where ``drawn`` has no more."""
+    found: dict[str, Architecture] = {}
+    for one in drawn:
+        found.setdefault(str(space.canonical(one)), one)
+        if len(found) == count:
+            break
+    return list(found.values())

@@ -1,0 +1,212 @@
+"""NESBS: what it draws, how it scores, what it refuses, and the ensemble it ends with."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from archwright.ensembles import Ensemble
+from archwright.errors import InfeasibleError, InputError
+from archwright.methods import nesbs
+from archwright.methods.nesbs import Nesbs, distinct, greedy, mean_loss
+from archwright.models import load_model
+from archwright.runs.progress import Progress
+from archwright.runs.run import Run
+from archwright.runs.stop import Stop
+from archwright.search.answer import Answer
+from archwright.search.engine import reopened, search
+from archwright.spaces.nasbench201 import NASBENCH201
+
+SMALL = {"data": "digits", "channels": 4, "cells": 1, "epochs": 1, "final_epochs": 1, "seed": 1}
+QUICK = {"size": 2, "svgd_steps": 50, "supernet_epochs": 2, "posterior_epochs": 1, "supernet_batch": 128}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    return search("nesbs", run=tmp_path_factory.mktemp("nesbs") / "run", sampler="mc", candidates=3, **SMALL, **QUICK)
+
+
+def again(found: Answer, limits: dict[str, float] | None = None, **options: Any) -> Nesbs:
+    """The method on the same supernet and posterior with other options."""
+    run = Run.open(found.folder)
+    changed = {**run.configuration["options"], "sampler": "svgd-rd", **options}
+    method = reopened(run, Stop(), Progress(), options=changed, limits=limits or {})
+    assert isinstance(method, Nesbs)
+    return method
+
+
+def test_the_answer_is_an_ensemble_of_different_trained_members(found: Answer) -> None:
+    texts = [one.architecture for one in found.members]
+    assert json.loads(found.best.architecture) == texts
+    assert len({str(NASBENCH201.canonical(NASBENCH201.parse(text))) for text in texts}) == 2
+    ensemble = found.best.load()
+    assert isinstance(ensemble, Ensemble)
+    assert [str(one.architecture) for one in ensemble.members] == texts
+    assert isinstance(load_model(found.folder), Ensemble)
+    assert found.best.params == sum(one.params or 0 for one in found.members)
+    details = found.best.details or {}
+    assert details["error"] == pytest.approx(100 - (found.best.accuracy or 0))
+    assert details["member_errors"] == pytest.approx([100 - (one.accuracy or 0) for one in found.members])
+    report = json.loads((found.folder / "artifacts" / "best-report.json").read_text())
+    assert report["latency_ms"] > 0
+    assert len(report["member_latency_ms"]) == 2
+    weights = [next(iter(one.network.parameters())) for one in ensemble.members]
+    assert not torch.equal(weights[0], weights[1])
+
+
+def test_the_chosen_ensemble_has_the_least_loss_of_those_scored(found: Answer) -> None:
+    scored = found.details["scored"]
+    assert len(scored) == 3
+    assert found.details["estimated"] == min(scored, key=lambda one: one["loss"])
+    assert found.evaluations == len({text for one in scored for text in one["architectures"]})
+
+
+def test_scores_are_those_of_the_averaged_predictions_and_a_member_is_evaluated_once(
+    found: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method, calls = again(found), []
+    real = nesbs.predict
+    monkeypatch.setattr(nesbs, "predict", lambda *given: calls.append(1) or real(*given))
+    inherited, rng = method.inherited(), np.random.default_rng(0)
+    cells = [NASBENCH201.sample(rng) for _ in range(3)]
+    scores = [inherited.score(pair) for pair in itertools.combinations(cells, 2)]
+    assert len(calls) == 3
+    mean = (inherited.of(cells[0]) + inherited.of(cells[1])) / 2
+    assert mean.sum(axis=1) == pytest.approx(1)
+    picked = mean[np.arange(len(mean)), inherited.labels]
+    assert scores[0].loss == pytest.approx(-np.log(picked).mean())
+    assert scores[0].error == pytest.approx(100 * (mean.argmax(1) != inherited.labels).mean())
+
+
+def test_the_supernet_learns(found: Answer) -> None:
+    """Shared weights after two epochs are better than initial ones."""
+    method = again(found)
+    inherited, cell = method.inherited(), NASBENCH201.parse(found.members[0].architecture)
+    fresh = nesbs.Inherited(method.fresh_supernet(), inherited.batches)
+    assert inherited.score([cell]).loss < fresh.score([cell]).loss
+
+
+@pytest.mark.parametrize("sampler", ["svgd-rd", "uniform", "nes-rs"])
+def test_every_sampler_gives_different_members(found: Answer, sampler: str) -> None:
+    method = again(found, sampler=sampler, size=3, candidates=1, pool=4)
+    drawn = method._draw()
+    assert len(distinct(NASBENCH201, map(NASBENCH201.parse, drawn.chosen.architectures), 9)) == 3
+    assert len(drawn.scored) == (len(nesbs.DELTAS) if sampler == "svgd-rd" else 1)
+    assert drawn.chosen.delta in (nesbs.DELTAS if sampler == "svgd-rd" else (None,))
+
+
+def test_a_deep_ensemble_is_the_pool_s_best_several_times(found: Answer) -> None:
+    drawn = again(found, sampler="deep", pool=4)._draw()
+    assert drawn.evaluations == len(drawn.scored) == 4
+    assert len(set(drawn.chosen.architectures)) == 1
+    assert drawn.chosen.loss == min(one.loss for one in drawn.scored)
+    assert drawn.chosen.ppd == 0
+
+
+def test_greedy_selection_by_hand() -> None:
+    """Labels 0, 0; members p(0): a (.6, .6), b (.9, .2), c (.2, .9), d (.5, .5)."""
+    table = {"a": (0.6, 0.6), "b": (0.9, 0.2), "c": (0.2, 0.9), "d": (0.5, 0.5)}
+    labels = np.zeros(2, dtype=np.int64)
+
+    def loss(members: list[str]) -> float:
+        return mean_loss([np.array([[p, 1 - p] for p in table[one]]) for one in members], labels)
+
+    assert loss(["a", "d"]) == pytest.approx(-np.log(0.55))
+    assert greedy(list(table), 1, loss) == ["a"]  # type: ignore[arg-type, comparison-overlap]
+    assert greedy(list(table), 2, loss) == ["a", "d"]  # type: ignore[arg-type, comparison-overlap]
+    assert greedy(list(table), 5, loss) is None  # type: ignore[arg-type]
+    assert greedy(list(table), 2, lambda _: float("inf")) is None  # type: ignore[arg-type]
+
+
+def test_limits_are_on_the_sum_of_the_members(found: Answer) -> None:
+    limit = 14_000.0
+    for sampler in ("svgd-rd", "uniform", "nes-rs", "deep"):
+        method = again(found, {"params": limit}, sampler=sampler, candidates=1, pool=12)
+        for one in method._draw().scored:
+            cells = [NASBENCH201.parse(text) for text in one.architectures]
+            assert sum(NASBENCH201.cost(cell, method.context.task.scale).params for cell in cells) <= limit
+    least = min(NASBENCH201.cost(NASBENCH201.parse(text), method.context.task.scale).params for text in (
+        "|skip_connect~0|+|none~0|skip_connect~1|+|none~0|none~1|skip_connect~2|",
+    ))  # fmt: skip
+    with pytest.raises(InfeasibleError, match="limits are on their sum"):
+        again(found, {"params": 2.0 * least - 1}).check()
+    for sampler in ("uniform", "nes-rs"):
+        with pytest.raises(InfeasibleError, match="in the sum of its members"):
+            again(found, {"params": 1.0}, sampler=sampler, candidates=1, pool=3)._draw()
+
+
+def test_particles_on_one_architecture_are_an_error_that_offers_delta(found: Answer) -> None:
+    with pytest.raises(InputError, match=r"different architectures.*all fall on fewer.*Raise --delta"):
+        again(found, temperature=1e-4, delta=-1.0, candidates=1)._draw()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"size": 1}, "size"),
+        ({"size": 20_000}, "at most 15625 members"),
+        ({"sampler": "nes-rs", "size": 4, "pool": 3}, "a pool at least as large"),
+        ({"limits": {"latency_ms": 3.0}}, "limits on params or macs"),
+        ({"benchmark": "nb201"}, "no benchmark"),
+        ({"space": "mbconv"}, "a cell space"),
+        ({"partial_channels": 3}, "divisible by 3"),
+        ({"supernet": "nowhere"}, "a run with a trained supernet"),
+        ({"delta": float("nan")}, "delta"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        search("nesbs", run=tmp_path / "run", **{**SMALL, **QUICK, **settings})
+    assert not (tmp_path / "run").exists()
+
+
+def test_best_response_fits_the_posterior_with_the_supernet(tmp_path: Path) -> None:
+    settings = {**SMALL, **QUICK, "posterior": "best-response", "sampler": "mc", "partial_channels": 2}
+    found = search("nesbs", run=tmp_path / "run", **{**settings, "supernet_epochs": 1})
+    kept = json.loads((tmp_path / "run" / "stages" / "supernet.json").read_text())
+    logits = np.array(kept.get("value", kept)["logits"]["cell"])
+    assert logits.shape == (6, 4)
+    assert np.abs(logits).max() > 0
+    assert not (tmp_path / "run" / "stages" / "posterior.json").exists()
+    assert len(found.members) == 2
+
+
+def test_a_trained_supernet_serves_another_search(found: Answer, tmp_path: Path) -> None:
+    other = search(
+        "nesbs",
+        run=tmp_path / "run",
+        sampler="uniform",
+        supernet=found.run,
+        candidates=1,
+        mean="logits",
+        **SMALL,
+        **QUICK,
+    )
+    ours, theirs = (Path(one.run) / "artifacts" / "supernet.safetensors" for one in (other, found))
+    assert ours.read_bytes() == theirs.read_bytes()
+    ensemble = other.best.load()
+    assert isinstance(ensemble, Ensemble)
+    assert ensemble.mean == "logits"
+
+
+def test_it_searches_the_darts_space(tmp_path: Path) -> None:
+    data = "random:classes=3,size=8,channels=1,count=120"
+    settings = {
+        **SMALL,
+        **QUICK,
+        "space": "darts",
+        "data": data,
+        "cells": 3,
+        "supernet_epochs": 1,
+        "supernet_batch": 40,
+    }
+    found = search("nesbs", run=tmp_path / "run", **{**settings, "batch_size": 40, "delta": 1.0, "candidates": 1})
+    assert len(found.members) == 2
