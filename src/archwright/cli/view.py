@@ -15,7 +15,7 @@ from archwright.terminal import say, show_table
 if TYPE_CHECKING:
     from archwright.models import Prediction
     from archwright.runs.run import Run
-    from archwright.search.answer import Answer
+    from archwright.search.answer import Answer, Beside
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -96,14 +96,19 @@ def _show_models(answer: Answer) -> None:
     say(f"Files: {', '.join(one.onnx or one.model or '' for one in answer.models)}")
     details = answer.details
     least, most = details["reachable_ms"]
-    say(
-        f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms; the exact front has "
-        f"{details['front_points']} networks (artifacts/front.json)."
-    )
+    say(f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms.")
+    say(f"Beside it, on the same images: {', '.join(_beside(name, one) for name, one in answer.beside.items())}.")
+    if details["verdict"]:
+        say(details["verdict"])
     for sentence in details["insights"]:
         say(f"- {sentence}")
     say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
     say(f"Use the best with: archwright predict {answer.run} IMAGE...")
+
+
+def _beside(name: str, one: Beside) -> str:
+    latency_ms = (one.model_extra or {}).get("latency_ms")
+    return f"{name} {one.accuracy:.1f} %" + (f" ({latency_ms:.3g} ms)" if latency_ms is not None else "")
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:
