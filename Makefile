@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 .PHONY: search test test-slow lint types wheel clean
 
 search: $(VENV)/.search
-	$(BIN)/archwright search binas --data digits --epochs 12 --supernet-epochs 16 --final-epochs 6 --threads 1
+	$(BIN)/archwright search binas --data digits --minutes 2 --threads 1
 
 test: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2

@@ -36,6 +36,7 @@ from pydantic.fields import FieldInfo
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from archwright.bounds import most_of
 from archwright.cli.main import cli, main
 from archwright.costs.tables import Correction, Entry, LatencyTable, Provenance
 from archwright.data.preprocessing import Preprocessing
@@ -186,8 +187,8 @@ def wrong_values(option: click.Parameter) -> Iterator[Wrong]:
         yield from wrong_texts(flag)
 
 
-def wrong_field_values(name: str, info: FieldInfo) -> Iterator[Wrong]:
-    """By the annotation and the bounds that pydantic knows."""
+def wrong_field_values(name: str, info: FieldInfo, own: bool = False) -> Iterator[Wrong]:
+    """By the annotation and the bounds that pydantic knows; a method's own options have bounds by their names too."""
     kind = info.annotation
     if get_origin(kind) in (Union, type(int | None)):
         kind = next(one for one in get_args(kind) if one is not type(None))
@@ -196,6 +197,8 @@ def wrong_field_values(name: str, info: FieldInfo) -> Iterator[Wrong]:
     le, lt = bounds.get(annotated_types.Le), bounds.get(annotated_types.Lt)
     least = ge.ge if ge else gt.gt if gt else None
     most = le.le if le else lt.lt if lt else None
+    if most is None and own and kind in (int, float):
+        most = most_of(name, kind)
     if kind is bool:
         return
     if get_origin(kind) is Literal:
@@ -258,7 +261,7 @@ def option_cases() -> Iterator[Any]:
                 )
         if path[0] == "search":
             for name, info in own[path[1]].items():
-                for wrong in wrong_field_values(name, info):
+                for wrong in wrong_field_values(name, info, own=True):
                     flag = f"--{name.replace('_', '-')}"
                     yield pytest.param([*path, flag, wrong.value], id=f"{'-'.join(path)} {flag} {wrong.kind}")
 
@@ -382,7 +385,7 @@ def absurd(value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, bool):
         return
     if isinstance(value, int):
-        yield from (("huge", 10**12), ("below zero", -1), ("a fraction", 1.5))
+        yield from (("huge", 10**12), ("below zero", -1), ("a fraction", 1.5), ("beyond floats", 10**400))
     elif isinstance(value, float):
         yield from (("not a number", math.nan), ("infinite", math.inf))
     elif isinstance(value, str):
@@ -564,7 +567,7 @@ def table_cases() -> Iterator[Any]:
                 if not (optional and kind in ("missing", "null")):
                     yield pytest.param((*where, name), new, id=f"{'.'.join(map(str, (*where, name)))} {kind}")
             for wrong in _beyond(info):
-                yield pytest.param((*where, name), wrong, id=f"{'.'.join(map(str, (*where, name)))} {wrong}")
+                yield pytest.param((*where, name), wrong, id=f"{'.'.join(map(str, (*where, name)))} {wrong!s:.9}")
 
 
 def _example(info: FieldInfo) -> Any:
@@ -580,7 +583,7 @@ def _beyond(info: FieldInfo) -> Iterator[Any]:
         elif isinstance(one, annotated_types.Gt):
             yield one.gt
     if float in (get_args(info.annotation) or (info.annotation,)):
-        yield from (math.nan, math.inf)
+        yield from (math.nan, math.inf, 10**400)
 
 
 @pytest.mark.parametrize(("place", "new"), list(table_cases()))
@@ -594,6 +597,100 @@ def test_a_latency_table_with_other_fields_is_refused(place: Place, new: Any, re
     refused("search", "binas", "--latency-table", path)
 
 
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_table_of_operations_is_refused(damage: str, refused: Any, tmp_path: Path) -> None:
+    names = dict.fromkeys(NASBENCH201.operations, 0.1)
+    (tmp_path / "table.json").write_bytes(DAMAGE[damage](json.dumps(names).encode()))
+    refused("search", "rarts", "--latency-weight", "1", "--latency-table", "table.json")
+
+
+@pytest.mark.parametrize("value", [ABSENT, None, "fast", -1.0, math.nan, math.inf, [1.0], True, 10**400], ids=range(9))
+def test_a_table_of_operations_with_another_value_is_refused(value: Any, refused: Any, tmp_path: Path) -> None:
+    names = dict.fromkeys(NASBENCH201.operations, 0.1)
+    (tmp_path / "table.json").write_text(json.dumps(altered(names, ("nor_conv_3x3",), value)))
+    refused("search", "rarts", "--latency-weight", "1", "--latency-table", "table.json")
+
+
+# --- supernets and benchmarks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def supernet(origin: Path) -> Path:
+    """A file of an untrained supernet of the images that are searched on."""
+    from archwright.data import load
+    from archwright.spaces.mbconv import MbConv, scale_for
+    from archwright.supernets.elastic import ElasticSupernet
+    from archwright.supernets.files import save_supernet
+
+    path = origin.parent / "supernet.safetensors"
+    save_supernet(ElasticSupernet(MbConv(scale_for(8, 10, 1))), load("digits").fingerprint, path)
+    return path
+
+
+def put_supernet(folder: Path, state: dict[str, torch.Tensor], facts: str | None) -> None:
+    path = folder / "run" / "artifacts" / "supernet.safetensors"
+    path.parent.mkdir(parents=True)
+    save_file(state, path, metadata=None if facts is None else {"supernet": facts})
+
+
+def read_supernet(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    with safe_open(path, "pt") as file:
+        return load_file(path), json.loads(file.metadata()["supernet"])
+
+
+@pytest.mark.parametrize("name", ["space", "scale", "data"])
+@pytest.mark.parametrize("new", [ABSENT, None, 7, "many", [], {}], ids=str)
+def test_a_supernet_with_other_facts_is_refused(
+    name: str, new: Any, refused: Any, tmp_path: Path, supernet: Path
+) -> None:
+    state, facts = read_supernet(supernet)
+    put_supernet(tmp_path, state, json.dumps(altered(facts, (name,), new)))
+    assert "supernet.safetensors" in refused("search", "binas", "--supernet", "run")
+
+
+@pytest.mark.parametrize("facts", [None, "", "{", "[]", "[" * 100_000])
+def test_a_supernet_without_facts_is_refused(facts: str | None, refused: Any, tmp_path: Path, supernet: Path) -> None:
+    put_supernet(tmp_path, read_supernet(supernet)[0], facts)
+    assert "supernet.safetensors" in refused("search", "binas", "--supernet", "run")
+
+
+@pytest.mark.parametrize("kind", ["one missing", "one more", "another shape", "not a number"])
+def test_other_weights_of_a_supernet_are_refused(kind: str, refused: Any, tmp_path: Path, supernet: Path) -> None:
+    state, facts = read_supernet(supernet)
+    first = next(name for name in state if name.endswith("weight"))
+    if kind == "one missing":
+        del state[first]
+    else:
+        new = {"one more": torch.zeros(2), "another shape": torch.zeros(2, 2), "not a number": state[first] * math.nan}
+        state["more" if kind == "one more" else first] = new[kind]
+    put_supernet(tmp_path, state, json.dumps(facts))
+    assert "supernet.safetensors" in refused("search", "binas", "--supernet", "run")
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_supernet_is_refused(damage: str, refused: Any, tmp_path: Path, supernet: Path) -> None:
+    path = tmp_path / "run" / "artifacts" / "supernet.safetensors"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(DAMAGE[damage](supernet.read_bytes()))
+    refused("search", "binas", "--supernet", "run")
+
+
+COLUMNS = {
+    "nb201": {"ops": np.zeros((15_625, 6), np.uint8), "op_names": np.array(["none"] * 5)},
+    "nb101": {name: np.zeros(3, np.uint32) for name in ("vertices", "adj_bits", "ops", "test_acc_108", "params")},
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "other columns", "no columns"])
+@pytest.mark.parametrize("name", COLUMNS)
+def test_a_damaged_benchmark_is_refused(name: str, damage: str, refused: Any, tmp_path: Path) -> None:
+    path, space = tmp_path / "table.npz", "nasbench201" if name == "nb201" else "nasbench1shot1-1"
+    np.savez_compressed(path, **({} if damage == "no columns" else COLUMNS[name]))  # type: ignore[arg-type]
+    if damage in DAMAGE:
+        path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    refused("search", "random", "--space", space, "--benchmark", f"{name}:table.npz")
+
+
 # --- runs ------------------------------------------------------------------------------------------------------------
 
 
@@ -603,7 +700,8 @@ def header_cases() -> Iterator[Any]:
         for kind, new in other_types(value, name):
             yield pytest.param((name,), new, id=f"{name} {kind}")
     for name, info in Configuration.model_fields.items():
-        example: Any = {} if name in ("limits", "options") else "" if info.annotation is str else 0
+        kinds = [get_origin(one) or one for one in (info.annotation, *get_args(info.annotation))]
+        example: Any = {} if dict in kinds else "" if info.annotation is str else 0
         for kind, new in other_types(example, name):
             nothing = kind in ("missing", "null") and (not info.is_required() or None in get_args(info.annotation))
             if not nothing and not (kind == "a text" and str in (get_args(info.annotation) or (info.annotation,))):
@@ -900,6 +998,11 @@ def test_a_runs_folder_that_cannot_be_is_said(
     monkeypatch.chdir(site.folder)
     monkeypatch.setenv("ARCHWRIGHT_RUNS", root)
     refused("search", "random", "--data", "random:count=24,size=8,classes=2", "--epochs", "1", "--evaluations", "1")
+
+
+def test_images_that_do_not_fit_are_refused(refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("archwright.data.images.memory_bytes", lambda: 10**6)
+    refused("search", "random", "--data", "digits", "--image-size", "64", "--seed", "12345")
 
 
 def test_limits_that_nothing_meets_are_refused(refused: Any) -> None:

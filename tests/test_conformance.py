@@ -10,6 +10,7 @@ import pytest
 from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
 from archwright.testing import check_method, check_space
+from binas_plans import planned_run, space_of
 from latency_tables import counted_table
 
 GRADIENTS = {"search_epochs": 1, "search_batch": 256}
@@ -19,12 +20,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "nasi": {"steps": 4, "nu_samples": 4, "proxy_channels": 4, "proxy_batch": 16},
     "hnas": {"pool": 20, "replicates": 1, "probes": 2, "proxy_size": 8, "proxy_batch": 16},
     "binas": {
-        "channels": None,
-        "cells": None,
-        "rows": 100,
-        "rank_networks": 2,
-        "verify": False,
-        "batch_size": 60,
+        **dict.fromkeys(("channels", "cells", "epochs", "final_epochs")),
         "data": "random:classes=3,size=8,channels=1,count=200",
     },
     "nesbs": {
@@ -52,6 +48,12 @@ def test_space(name: str) -> None:
 @pytest.mark.parametrize("name", [entry.name for entry in methods])
 def test_method(name: str, tmp_path: Path) -> None:
     settings = dict(SMALL.get(name, {}))
-    if name == "binas":  # measured latencies differ from run to run; the answer is a function of the table
-        settings["latency_table"] = str(counted_table(tmp_path / "table.json", classes=3))
+    if name == "binas":  # what is measured differs from run to run; the answer is a function of the plan
+        settings["plan_from"] = planned_run(tmp_path / "plan", space_of(classes=3))
     check_method(name, kills=2, **settings)
+
+
+def test_the_paper_s_plan_of_binas(tmp_path: Path) -> None:
+    table = str(counted_table(tmp_path / "table.json", classes=3))
+    small = {"rows": 100, "rank_networks": 2, "batch_size": 60, "data": SMALL["binas"]["data"]}
+    check_method("binas", kills=1, plan="paper", channels=None, cells=None, latency_table=table, verify=False, **small)

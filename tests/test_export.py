@@ -60,6 +60,8 @@ def test_the_metadata_says_how_to_use_the_file(model: Model, tmp_path: Path) -> 
     assert found["mean"] == list(model.preprocessing.mean)
     assert found["std"] == list(model.preprocessing.std)
     assert found["archwright"]["architecture"] == str(model.architecture)
+    for word in ("EXIF", "white", "grey", "crop", "bilinear", "255", "mean", "std"):
+        assert any(word in step for step in found["preprocessing"]), word
 
 
 def test_the_command_predicts_the_same_with_either_file(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from archwright.ensembles import Ensemble
+    from archwright.measuring import latency, score
     from archwright.models import Model, load_model
     from archwright.search.answer import Answer
     from archwright.search.engine import resume, search
@@ -22,16 +23,32 @@ _LAZY = {
     "search": "archwright.search.engine",
     "resume": "archwright.search.engine",
     "Answer": "archwright.search.answer",
+    "score": "archwright.measuring",
+    "latency": "archwright.measuring",
     "ChoiceSpace": "archwright.spaces.choice_space",
     "Ensemble": "archwright.ensembles",
     "Model": "archwright.models",
     "Study": "archwright.search.study",
     "load_model": "archwright.models",
 }
-__all__ = ["Answer", "ChoiceSpace", "Ensemble", "Model", "Study", "__version__", "load_model", "resume", "search"]
+__all__ = [
+    "Answer",
+    "ChoiceSpace",
+    "Ensemble",
+    "Model",
+    "Study",
+    "__version__",
+    "latency",
+    "load_model",
+    "resume",
+    "score",
+    "search",
+]
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("data", "spaces"):
+        return importlib.import_module(f"archwright.{name}")
     if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'archwright' has no attribute {name!r}")

@@ -22,3 +22,24 @@ MOST_COUNT = 1_000_000_000
 """Anything else that is counted: epochs, evaluations, samples, rows."""
 MOST_NUMBER = 1e15
 """Size of anything that is measured."""
+
+_BY_ENDING = {
+    "channels": MOST_CHANNELS,
+    "cells": MOST_CELLS,
+    "size": MOST_PIXELS,
+    "batch": MOST_BATCH,
+    "threads": MOST_THREADS,
+    "workers": MOST_WORKERS,
+    "width": MOST_WIDTH,
+    "seed": MOST_SEED,
+}
+
+
+def most_of(name: str, kind: type = int) -> float:
+    """The bound of an option called ``name`` that declares none of its own: by the last word of the name, else wide.
+
+    Example:
+        >>> most_of("proxy_channels"), most_of("evaluations")
+        (16384, 1000000000)
+    """
+    return _BY_ENDING.get(name.rpartition("_")[2], MOST_COUNT if kind is int else MOST_NUMBER)

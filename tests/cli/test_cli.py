@@ -324,3 +324,22 @@ def test_a_search_killed_five_times_equals_the_uninterrupted_one(tmp_path: Path)
 @pytest.mark.parametrize("seed", [2, 3])
 def test_a_search_killed_twenty_times_equals_the_uninterrupted_one(tmp_path: Path, seed: int) -> None:
     kill_and_compare(tmp_path, 20, seed)
+
+
+def test_an_own_function_and_space(archwright: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "def score(a):\n    if a['b'] == 9:\n        raise ValueError('nine')\n    return a['a'] - a['b']\n"
+    )
+    own = ["--evaluate", f"{tmp_path}/mine.py:score", "--space", 'choices:{"a": [1, 2, 3], "b": [0, 9]}']
+    outcome = archwright("search", "random", *own, "--evaluations", 6, "--run", tmp_path / "run")
+    assert outcome.code == 0, outcome.err
+    assert "score" in outcome.out
+    assert "%" not in outcome.out
+    assert " failed" in outcome.out
+    assert "ValueError: nine" in outcome.err
+    assert archwright("runs", "resume", tmp_path / "run", "--json").json["best"]["accuracy"] == 3
+    outcome = archwright("search", "random", *own, "--evaluations", 6, "--failures", 1)
+    assert outcome.code == 1
+    assert "--failures" in outcome.err
+    for wrong in (["--evaluate", "mine:score"], ["--evaluate", "json:dumps"], ["--minutes", "nan"], ["--workers", "2"]):
+        assert archwright("search", "random", *own[2:], *wrong).code == (1 if wrong[1] == "json:dumps" else 2)

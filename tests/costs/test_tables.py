@@ -213,3 +213,13 @@ def test_step_times_of_a_space_with_widths_are_one_more_resource(calls: list[str
         assert summed["step_ms"] == pytest.approx(summed["params"] / 1e3)
     with pytest.raises(InputError, match="training"):
         table.check(space, timing=Timing(batch=8))
+
+
+@pytest.mark.parametrize(("low", "median", "high"), [(2.0, 1.0, 3.0), (1.0, 3.0, 2.0), (3.0, 2.0, 1.0)])
+def test_a_spread_out_of_order_is_refused(
+    calls: list[str], tmp_path: Path, low: float, median: float, high: float
+) -> None:
+    key, times = next(iter(parts(SPACE))), {"low_ms": low, "median_ms": median, "high_ms": high}
+    path = _damaged(measure_table(SPACE), lambda c: c["entries"][key].update(times), tmp_path / "table.json")
+    with pytest.raises(InputError, match="low_ms <= median_ms <= high_ms"):
+        LatencyTable.load(path)

@@ -34,3 +34,18 @@ def test_bad_metadata_is_refused() -> None:
         Preprocessing.from_dict({k: v for k, v in COLOUR.to_dict().items() if k != "std"})
     with pytest.raises(InputError, match="2 means"):
         Preprocessing(4, 3, (0.5, 0.5), (1.0, 1.0, 1.0), ())
+
+
+def test_the_steps_in_words_are_what_is_done() -> None:
+    """Written again from ``steps()`` alone, with Pillow and NumPy."""
+    rng = np.random.default_rng(0)
+    image = Image.fromarray(rng.integers(0, 256, (9, 13, 4), dtype=np.uint8))  # transparent in places
+    white = Image.new("RGBA", image.size, "white")
+    flat = Image.alpha_composite(white, image).convert("RGB")
+    square = flat.resize((4, 4), Image.Resampling.BILINEAR, box=(2, 0, 11, 9))
+    unit = np.asarray(square, dtype=np.float64) / 255
+    expected = ((unit - COLOUR.mean) / COLOUR.std).transpose(2, 0, 1)[None]
+    np.testing.assert_allclose(COLOUR.preprocess(image).numpy(), expected, atol=1e-6)
+    said = " ".join(COLOUR.steps())
+    for word in ("EXIF", "white", "RGB", "crop", "4 x 4", "bilinear", "255", "mean", "std"):
+        assert word in said

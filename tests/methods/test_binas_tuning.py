@@ -13,8 +13,9 @@ import archwright as aw
 from archwright.data import Augmentation
 from archwright.device import Device
 from archwright.errors import InputError
-from archwright.methods import binas, binas_supernet
+from archwright.methods import binas_paper, binas_supernet
 from archwright.methods.binas import Binas
+from archwright.methods.binas_paper import PaperPlan
 from archwright.models import load_model
 from archwright.runs.run import Run
 from archwright.search.configuration import Configuration
@@ -25,12 +26,16 @@ COLOUR = "random:classes=2,size=8,channels=3,count=60"
 STEPS = 6
 
 
-def prepared(folder: Path, data: str = COLOUR, **options: Any) -> Binas:
+def prepared(folder: Path, data: str = COLOUR, **options: Any) -> PaperPlan:
     """The method on a new run; without distillation no teacher is needed."""
     values = {"method": "binas", "space": "mbconv", "data": data, "epochs": 2, "final_epochs": 2, "batch_size": 12}
-    configuration = Configuration(**values, options={"distill": 0.0, **options})
+    configuration = Configuration(**values, options={"plan": "paper", "distill": 0.0, **options})
     device = Device.choose("cpu", 1)
-    return Binas(Context(configuration, Run.create(folder, configuration.model_dump(), device.describe()), device))
+    run = Run.create(folder, configuration.model_dump(), device.describe())
+    method = Binas(Context(configuration, run, device))
+    method.check()
+    assert isinstance(method.plan, PaperPlan)
+    return method.plan
 
 
 class Recorder:
@@ -50,8 +55,8 @@ class Recorder:
         self.states.append(self.state())
 
 
-def tuned(method: Binas, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    monkeypatch.setattr(binas, "has_onnx", lambda: False)
+def tuned(method: PaperPlan, monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    monkeypatch.setattr(binas_paper, "has_onnx", lambda: False)
     torch.manual_seed(0)
     lightest = method.space.lightest()
     recorder = Recorder(method.space.build(lightest, method.space.scale))
@@ -97,12 +102,11 @@ def test_a_real_tuning_with_autoaugment_and_a_moving_average_stays_finite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method = prepared(tmp_path / "run", tune_autoaugment=True, tune_ema=0.9)
-    method.check()
     recorder = tuned(method, monkeypatch)
     assert all(bool(value.isfinite().all()) for value in recorder.state().values())
 
 
 def test_a_decay_of_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="tune_ema"):
-        aw.search("binas", run=tmp_path / "run", data="digits", epochs=1, tune_ema=1.0)
+        aw.search("binas", run=tmp_path / "run", data="digits", plan="paper", epochs=1, tune_ema=1.0)
     assert not (tmp_path / "run").exists()

@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 
 from archwright.data import Augmentation, ImageData, load
 from archwright.search import beside
+from archwright.search.answer import Beside, Candidate
 from archwright.search.beside import CHANCE, LOGISTIC, PLAIN, SVM, PlainTraining
 from archwright.training import Recipe
 
@@ -84,12 +85,16 @@ def test_the_plain_network_halves_large_images_once_more() -> None:
     assert shapes == {32: 8, 48: 6}
 
 
-def answer(percent: float, low: float, high: float) -> dict[str, Any]:
-    return {"accuracy": percent, "accuracy_interval": [low, high]}
+def answer(percent: float, low: float, high: float) -> Candidate:
+    return Candidate(architecture="any", accuracy=percent, accuracy_interval=(low, high))
+
+
+def simple_thing(percent: float) -> Beside:
+    return Beside(accuracy=percent, accuracy_on="the same images")
 
 
 def test_the_verdict_says_when_an_answer_is_nothing_to_be_proud_of() -> None:
-    simple = {CHANCE: {"accuracy": 25.0}, LOGISTIC: {"accuracy": 55.0}, PLAIN: {"accuracy": 60.0}}
+    simple = {CHANCE: simple_thing(25.0), LOGISTIC: simple_thing(55.0), PLAIN: simple_thing(60.0)}
     assert beside.verdict(answer(70, 61, 78), simple) == ""
     assert "guessing (25.0 %)" in beside.verdict(answer(30, 22, 39), simple)
     near = beside.verdict(answer(58, 50, 66), simple)

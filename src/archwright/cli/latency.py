@@ -56,47 +56,25 @@ def latency_command(
     import time
 
     from archwright.costs.measure import Timing
-    from archwright.costs.tables import measure_table
-    from archwright.data.request import DataRequest, load_data
-    from archwright.device import Device
-    from archwright.errors import InputError
-    from archwright.runs.files import check_writable
+    from archwright.measuring import latency
     from archwright.runs.progress import TerminalProgress
-    from archwright.runs.run import runs_root
-    from archwright.spaces.registry import spaces
-    from archwright.spaces.staged import StagedSpace
 
-    Device.choose(device)
-    measured = spaces.get(space)
-    if not isinstance(measured, StagedSpace):
-        raise InputError("a space made of blocks (mbconv, compact)", repr(space))
-    if data is not None:
-        images = load_data(DataRequest(data, 0))
-        shape = images.classes, images.image_size, images.image_channels
-    else:
-        shape = classes, image_size, int(image_channels)
-    named = measured.named_scale(preset, *shape)
-    chosen = measured.at_scale(named if width is None else named.changed(width=width))
-    timing = Timing(backend, threads, batch, dtype, warm_up, repeats, processor=device)  # type: ignore[arg-type]
-    scale = chosen.scale
-    images_text = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes"
-    images_text += f"-width{width}" * (width is not None)
-    where = backend if device == "cpu" else f"{backend}-{device}"
-    name = f"{space}-{preset}-{images_text}-{where}-{threads}threads-batch{batch}-{dtype}.json"
-    path = out or runs_root() / "latency" / name
-    check_writable(path)
-    log, begin = path.with_suffix(".jsonl"), time.perf_counter()
-    with TerminalProgress().task("measuring", 0) as bar:
-        table = measure_table(
-            chosen,
-            timing,
-            log=log,
-            networks=networks,
-            validation_networks=validation_networks,
-            progress=lambda done, total: bar.note(f"{done} of {total}"),
-        )
-    table.save(path)
-    log.unlink(missing_ok=True)
+    begin = time.perf_counter()
+    measured = latency(
+        space,
+        data=data,
+        classes=classes,
+        image_size=image_size,
+        image_channels=int(image_channels),
+        scale=preset,
+        width=width,
+        timing=Timing(backend, threads, batch, dtype, warm_up, repeats, processor=device),  # type: ignore[arg-type]
+        networks=networks,
+        validation_networks=validation_networks,
+        out=out,
+        progress=TerminalProgress(),
+    )
+    table, path, chosen = measured.table, measured.path, measured.space
     costs, correction = table.costs(chosen), table.correction
     assert correction is not None
     lightest, heaviest = table.predict(chosen, [chosen.lightest(), chosen.heaviest()]).tolist()
@@ -104,7 +82,7 @@ def latency_command(
         "space": space,
         "table": str(path),
         **table.provenance.model_dump(),
-        "image_size": scale.image_size,
+        "image_size": chosen.scale.image_size,
         "parts": len(table.entries),
         "fixed_ms": costs.fixed_costs["latency_ms"],
         "lightest_ms": lightest,

@@ -129,12 +129,15 @@ def runs_report(names: tuple[str, ...], out: Path | None, as_json: bool) -> None
     multiple=True,
     help="A further latency limit in ms, for a binas run; repeatable.",
 )
+@click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
 @click.option("--minutes", type=FiniteRange(min=0), help="How long this session may work; it can be resumed again.")
 @click.option(
     "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, failures: int | None, as_json: bool) -> None:
+def runs_resume(
+    run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, failures: int | None, as_json: bool
+) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
     from archwright.runs.progress import TerminalProgress
@@ -142,9 +145,10 @@ def runs_resume(run: str, limit: tuple[float, ...], minutes: float | None, failu
     from archwright.search.engine import resume
 
     folder = find_run(run).folder
-    show_answer(
-        resume(folder, latency_ms=limit, minutes=minutes, failures=failures, progress=TerminalProgress()), as_json
+    found = resume(
+        folder, latency_ms=limit, remeasure=remeasure, minutes=minutes, failures=failures, progress=TerminalProgress()
     )
+    show_answer(found, as_json)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -13,9 +13,12 @@ from archwright.cli.values import COUNT, WORKERS
 @click.argument("name", metavar="ID", required=False)
 @click.option("--seeds", type=COUNT, help="Seeds or draws instead of the table's own number.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")
+@click.option("--only", help="One data set of a reproduction of several (binas-compare).")
 @click.option("--workers", type=WORKERS, default=2, show_default=True, help="Processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
-def reproduce_command(name: str | None, seeds: int | None, data: str | None, workers: int, as_json: bool) -> None:
+def reproduce_command(
+    name: str | None, seeds: int | None, data: str | None, only: str | None, workers: int, as_json: bool
+) -> None:
     """Measure a table or figure of a paper again. Without ID: list what there is."""
     from archwright.cli.view import print_json
     from archwright.reproduce.base import Settings, folder_of, reproduce, reproductions
@@ -25,7 +28,7 @@ def reproduce_command(name: str | None, seeds: int | None, data: str | None, wor
         for entry in reproductions:
             click.echo(f"{entry.name:<14} {entry.summary}")
         return
-    settings = Settings(folder_of(name), seeds, data, workers, TerminalProgress())
+    settings = Settings(folder_of(name), seeds, data, workers, TerminalProgress(), only)
     result = reproduce(name, settings)
     if as_json:
         print_json(result)

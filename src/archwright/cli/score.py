@@ -57,14 +57,8 @@ def score_command(
     as_json: bool,
 ) -> None:
     """Score ARCHITECTURES without training them, the best by the first metric first."""
-    import tempfile
-
-    from archwright.data.request import DataRequest
-    from archwright.execution.base import make_executor
-    from archwright.proxies.engine import ScoreRequest, score_architectures
+    from archwright.measuring import score
     from archwright.runs.progress import TerminalProgress
-    from archwright.runs.run import ItemLog
-    from archwright.spaces.registry import spaces
     from archwright.terminal import show_table
 
     texts = list(architectures)
@@ -75,23 +69,24 @@ def score_command(
         texts += [line.strip() for line in lines.splitlines() if line.strip()]
     if not texts:
         raise InputError("architectures as arguments, or --file", "none")
-    chosen = spaces.get(space)
-    values = [chosen.parse(text) for text in texts]
-    request = ScoreRequest(
+    scores = score(
+        texts,
         tuple(name.strip() for name in metrics.split(",")),
-        DataRequest(data, seed),
-        channels,
-        cells,
-        image_size,
-        batch_size,
-        initialisation,  # type: ignore[arg-type]
-        ntk,  # type: ignore[arg-type]
-        replicates=replicates,
+        space=space,
+        data=data,
         seed=seed,
+        executor=executor,
+        workers=workers,
+        address=address or "",
+        progress=TerminalProgress(),
+        channels=channels,
+        cells=cells,
+        image_size=image_size,
+        batch_size=batch_size,
+        initialisation=initialisation,
+        ntk=ntk,
+        replicates=replicates,
     )
-    with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address or "") as where:
-        log = ItemLog(Path(folder) / "scores.jsonl")
-        scores = score_architectures(chosen, values, request, executor=where, log=log, progress=TerminalProgress())
     order = scores.best_first(scores.metrics[0])
     rows = [
         {"architecture": texts[i], **{name: float(scores[name][i]) for name in scores.metrics}} for i in order.tolist()

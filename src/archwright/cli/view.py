@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError
+from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
 
 if TYPE_CHECKING:
     from archwright.models import Prediction
     from archwright.runs.run import Run
-    from archwright.search.answer import Answer
+    from archwright.search.answer import Answer, Beside
 
 
 def print_json(value: dict[str, Any]) -> None:
@@ -53,16 +54,24 @@ def _show_best(answer: Answer) -> None:
     best = answer.best
     interval = best.accuracy_interval
     spread = f"  (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
-    rows = [("accuracy", f"{best.accuracy:.2f} %{spread}"), ("measured on", best.accuracy_on or "")]
-    if best.search_accuracy is not None:
-        rows.append(("seen by the search", f"{best.search_accuracy:.2f} % ({best.search_accuracy_on})"))
+    own = best.search_accuracy_on == OWN_FUNCTION  # a score of the user's own is in no unit that we know
+    if best.accuracy_on == OWN_FUNCTION:
+        rows = [("score", f"{best.accuracy:.6g}"), ("by", OWN_FUNCTION)]
+    else:
+        rows = [("accuracy", f"{best.accuracy:.2f} %{spread}"), ("measured on", best.accuracy_on or "")]
+        if best.search_accuracy is not None:
+            seen = f"{best.search_accuracy:.6g}" if own else f"{best.search_accuracy:.2f} %"
+            rows.append(("seen by the search", f"{seen} ({best.search_accuracy_on})"))
     rows += [(f"test {dataset}", f"{accuracy:.2f} %") for dataset, accuracy in (best.tests or {}).items()]
-    rows += [("parameters", f"{best.params:,.0f}"), ("multiply-accumulates", f"{best.macs:,.0f}")]
+    if best.params is not None and best.macs is not None:
+        rows += [("parameters", f"{best.params:,.0f}"), ("multiply-accumulates", f"{best.macs:,.0f}")]
     if best.latency_ms is not None:
         rows.append(("latency", f"{best.latency_ms:.3f} ms"))
     if answer.members:
         rows.append(("members alone", ", ".join(f"{one.accuracy:.2f} %" for one in answer.members)))
-    rows += [("evaluations", str(answer.evaluations)), ("time", f"{answer.seconds:.1f} s")]
+    failures = answer.details.get("failures", 0)
+    evaluations = f"{answer.evaluations}, of which {failures} failed" if failures else str(answer.evaluations)
+    rows += [("evaluations", evaluations), ("time", f"{answer.seconds:.1f} s")]
     show_table(("", ""), rows, title=f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}")
     say(best.architecture)
     say(f"Run: {answer.run}")
@@ -87,14 +96,19 @@ def _show_models(answer: Answer) -> None:
     say(f"Files: {', '.join(one.onnx or one.model or '' for one in answer.models)}")
     details = answer.details
     least, most = details["reachable_ms"]
-    say(
-        f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms; the exact front has "
-        f"{details['front_points']} networks (artifacts/front.json)."
-    )
+    say(f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms.")
+    say(f"Beside it, on the same images: {', '.join(_beside(name, one) for name, one in answer.beside.items())}.")
+    if details["verdict"]:
+        say(details["verdict"])
     for sentence in details["insights"]:
         say(f"- {sentence}")
     say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
     say(f"Use the best with: archwright predict {answer.run} IMAGE...")
+
+
+def _beside(name: str, one: Beside) -> str:
+    latency_ms = (one.model_extra or {}).get("latency_ms")
+    return f"{name} {one.accuracy:.1f} %" + (f" ({latency_ms:.3g} ms)" if latency_ms is not None else "")
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:
@@ -115,7 +129,8 @@ def show_runs(runs: Sequence[Run], damaged: Sequence[str]) -> None:
         try:
             answer, status = run.stage_result("answer"), run.status()
             found = answer["best"].get("accuracy") if answer else None
-            accuracy = "" if found is None else f"{found:.2f} %"
+            own = answer is not None and answer["best"].get("accuracy_on") == OWN_FUNCTION
+            accuracy = "" if found is None else f"{found:.2f}" + " %" * (not own)
         except (ArchwrightError, OSError, LookupError, TypeError, ValueError):  # the run is there; its answer is not
             status, accuracy = "damaged", ""
         rows.append(

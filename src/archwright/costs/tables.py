@@ -201,17 +201,18 @@ def measure_table(
         timing: back end, threads, batch, dtype, warm-up, repeats.
         log: file that gets each measurement when it is done; what it already holds is not measured again.
         networks: random networks the correction is fitted on, at least 20; the lightest and the heaviest join them, so
-            that no network of the space is beyond the fit.
+            that no network of the space is beyond the fit. 0 leaves the sums as they are.
         validation_networks: others it is tried on.
         seed: of the random networks.
         progress: called with the numbers of finished and of all measurements.
     """
-    if networks < FEWEST_NETWORKS:
-        raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction", str(networks))
+    if networks and networks < FEWEST_NETWORKS:
+        raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction, or 0", str(networks))
     timing = timing or Timing()
     provenance = Provenance.here(timing)
     rng = np.random.default_rng(seed)
-    fitted_on = [space.lightest(), space.heaviest(), *(space.sample(rng) for _ in range(networks))]
+    ends = [space.lightest(), space.heaviest()] if networks else []
+    fitted_on = ends + [space.sample(rng) for _ in range(networks)]
     tried_on = [space.sample(rng) for _ in range(validation_networks)]
     scale, work = space.scale, parts(space)
     shape = (scale.image_channels, scale.image_size, scale.image_size)
@@ -220,6 +221,8 @@ def measure_table(
     times = _measure_all(work, timing, provenance, log, rng, progress)
     entries = {key: Entry(**asdict(Latency.of(_quickest(times[key])))) for key in parts(space)}
     table = LatencyTable(provenance=provenance, entries=entries)
+    if not fitted_on:
+        return table
     try:
         correction = fit_correction(table.predict(space, fitted_on), _medians(times, fitted_on))
     except InputError:

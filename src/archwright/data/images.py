@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from archwright.device import memory_bytes
+from archwright.errors import InputError
+
 # Everything Pillow is known to raise on files that are not, or no longer, images.
 BAD_IMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+
+# Pillow warns of large photographs, which are no attack, and of what it cannot read, which is an error here anyway. Set
+# once: a filter around each call would race with the threads that decode.
+warnings.filterwarnings("ignore", module=r"PIL\.")
 
 _GREY_MODES = {"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"}
 
@@ -22,10 +29,8 @@ _GREY_MODES = {"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"}
 @contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
     """The image in ``path``; one of more than 179 million pixels is refused by its header (Pillow's own bound)."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # large photographs are no attack
-        with Image.open(path) as image:
-            yield image
+    with Image.open(path) as image:
+        yield image
 
 
 def is_grey(image: Image.Image) -> bool:
@@ -48,6 +53,9 @@ def resize_arrays(pixels: NDArray[np.uint8], size: int | None) -> NDArray[np.uin
     size = min(height, width) if size is None else size
     if height == width == size:
         return pixels
+    if len(pixels) * channels * size * size > memory_bytes() // 2:
+        wanted = f"{len(pixels):,} of {size} px"
+        raise InputError("images that fit into half of the memory", wanted, "Use a smaller --image-size.")
     resized = np.empty((len(pixels), channels, size, size), dtype=np.uint8)
     for index, planes in enumerate(pixels):
         flat = planes[0] if channels == 1 else np.ascontiguousarray(planes.transpose(1, 2, 0))

@@ -21,6 +21,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from archwright.bounds import MOST_NUMBER
 from archwright.costs.measure import Timing
 from archwright.costs.operations import operation_latencies
 from archwright.errors import InputError
@@ -226,6 +227,6 @@ def read_latencies(path: Path) -> dict[str, float]:
     if not isinstance(table, dict):
         raise InputError(expected, f"{type(table).__name__} in {path}")
     for name, value in table.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_NUMBER:
             raise InputError(expected, f"{value!r} for {name!r} in {path}")
     return {name: float(value) for name, value in table.items()}

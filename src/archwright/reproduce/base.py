@@ -37,7 +37,7 @@ reproductions = Registry(
     Entry(
         "binas-compare",
         "archwright.reproduce.binas_compare:binas_compare",
-        "BINAS beside random, evolution and uniform networks at three limits",
+        "BINAS beside uniform, random, evolved and longer trained networks (--only digits, cifar16, cifar32)",
     ),
     Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
     Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
@@ -113,6 +113,7 @@ class Settings:
         folder: where it keeps its results, plots and runs.
         seeds: how many seeds or draws; None for the table's own default.
         data: spec of the images; None for the CIFAR-10 subset in the data folder, else noise.
+        only: the part of a reproduction of several data sets that is asked for; None for all.
     """
 
     folder: Path
@@ -120,6 +121,7 @@ class Settings:
     data: str | None = None
     workers: int = 1
     progress: Progress = field(default_factory=Progress)
+    only: str | None = None
 
     @cached_property
     def executor(self) -> Executor:
@@ -186,6 +188,8 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
     """
     study: Study = reproductions.get(name)
+    if settings.only is not None and name != "binas-compare":
+        raise InputError("--only with a reproduction of several data sets (binas-compare)", name)
     DECLARED.get(study, Needs()).check(settings)
     begin = time.perf_counter()
     with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:

@@ -189,6 +189,7 @@ def binas_fig4(settings: Settings) -> Outcome:
 # --- Table 2 and Fig. 6: one search ----------------------------------------------------------------------------------
 
 SEARCH: dict[str, Any] = {
+    "plan": "paper",
     "epochs": 36,
     "supernet_epochs": 48,
     "final_epochs": 5,

@@ -1,291 +1,348 @@
-"""BINAS beside what one would do otherwise, at three latency limits.
+"""BINAS beside what one would do otherwise: the same images, limits and seconds of training, at three latency limits.
 
-All but the last share the supernet of the search behind table 2, and their networks are tuned alike:
+All arms share one latency table, one table of training steps and one number of seconds for each data set; seconds are
+turned into steps by the table, so that a busy machine costs no arm anything. What an arm chooses by is the validation
+part; rows are on the test part, means over seeds.
 
-- BINAS: the exact front of the predictor;
-- random sub-networks: the best on validation of so many within the limit that all limits together cost as many
-  validation epochs as BINAS' pool, which serves every limit;
-- evolution on the supernet: the same number of validations, spent on mutations;
-- uniform networks: one depth and one block everywhere, as wide as the limit allows, trained from scratch, each for a
-  third of the time that the search's trainings and its pool took.
+- BINAS: the fast plan, all limits together;
+- uniform: plain networks of one depth and one width number in all stages, all of the grid that keep the loosest limit;
+- random: as many random networks as BINAS trained, evenly over the limits;
+- evolution: as many, each a mutation of the best so far within its limit;
+- control: the network that BINAS takes for the tightest limit, trained for all of the time, answering every limit;
+- plain: the plain network of three convolutions, trained for all of the time.
 
-What is finished is kept beside the search, so that a killed comparison goes on.
+Every arm of every seed is kept when it is finished, with each of its networks, and the command goes on from there.
 """
 
 from __future__ import annotations
 
-import hashlib
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import pairwise, product
-from math import sqrt
+from itertools import product
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from archwright.costs.tables import LatencyTable
-from archwright.errors import InfeasibleError
+from archwright.data import Steps
+from archwright.device import Device
+from archwright.errors import InfeasibleError, unknown_name
 from archwright.execution.base import Item, run_items
-from archwright.methods.binas import Binas, PoolResult
+from archwright.methods.binas import Binas
+from archwright.methods.binas_fast import FastPlan
+from archwright.methods.binas_plan import CANDIDATE_SHARE, STEP, Plan
+from archwright.methods.binas_tables import TableResult
+from archwright.methods.binas_trunk import Trunk
 from archwright.reproduce.base import Outcome, Row, Settings, needs
-from archwright.reproduce.binas import finished_search, search_scale
-from archwright.runs.files import Json, read_json, write_json
-from archwright.runs.progress import Bar, Progress
-from archwright.runs.run import Run
+from archwright.runs.files import Json
+from archwright.runs.progress import Progress
+from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
-from archwright.search.engine import reopened
-from archwright.search.jobs import TrainingJob, train_and_measure, train_network
+from archwright.search.answer import Answer
+from archwright.search.beside import PlainTraining, train_plain
+from archwright.search.configuration import Configuration
+from archwright.search.context import Context
+from archwright.search.engine import reopened, resume, search
 from archwright.search.jobs import measure as accuracy_of
-from archwright.solvers import StagedProblem, pareto
-from archwright.spaces.mbconv import MbConv, MbConvArchitecture, MbConvBlock
+from archwright.spaces.compact import CompactArchitecture
+from archwright.tables.locate import shared_data
+from archwright.training import train
 
-SHARES = (0.2, 0.4, 0.6)
-"""Where between the fastest and the slowest network the limits are."""
-TUNE_EPOCHS = 10
-TUNE_LR = 0.5
-"""Longer and, as a part of the recipe's learning rate, stronger than the search's own: three models have the time."""
-POPULATION = 12
-TOURNAMENT = 4
-EMPTY_DRAWS = 100
-"""Draws of 100,000 random networks after which a limit counts as one that none meets."""
-UNIFORM_BLOCK = (6, 3, False)
-"""Expansion, kernel and squeeze-excite of the uniform networks: the block of MobileNetV2."""
-UNIFORM_WIDTHS = (0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
-TRAINING_STAGES = ("heaviest", "supernet", "measure")
-TUNED_ARMS = ("BINAS", "random sub-networks", "evolution on the supernet")
-UNIFORM = "uniform network"
+ARMS = ("BINAS", "uniform", "random", "evolution", "control", "plain")
+TIMES_PLAIN = (1.0, 1.8, 3.5)
+"""The limits, as multiples of the plain network's predicted latency."""
+DEFAULT_SEEDS = 3
+TRIES = 10_000
+"""Random networks that are drawn for one within a limit."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Images to compare on, and the seconds of training that every arm has."""
+
+    name: str
+    data: str
+    image_size: int
+    seconds: float
+
+
+def benches() -> dict[str, Bench]:
+    """By name; those on CIFAR-10 where its file is here."""
+    found = [Bench("digits", "digits", 8, 60.0)]
+    path = shared_data("cifar10_10k2k.npz")
+    if path is not None:
+        found += [Bench("cifar16", f"npz:{path}", 16, 100.0), Bench("cifar32", f"npz:{path}", 32, 600.0)]
+    return {bench.name: bench for bench in found}
 
 
 @needs()
+@needs(images=False)
 def binas_compare(settings: Settings) -> Outcome:
-    """Test accuracy after tuning at three limits, and the latency measured here."""
-    result = finished_search(settings)
-    choosing = Choosing(result.folder, settings.progress)
-    method, run = choosing.method, choosing.method.context.run
-    chosen = choosing.all()
-    items = [
-        Item(one["architecture"], {"run": str(result.folder), "architecture": one["architecture"]})
-        for (_, arm), one in chosen.items()
-        if arm in TUNED_ARMS
-    ]
-    items = list({item.key: item for item in items}.values())
-    trained, executor = run.items("compare-trained"), settings.executor
-    with settings.progress.task("tuning", len(items), sum(item.key in trained.done for item in items)) as bar:
-        found = run_items(executor, tune_item, items, trained, Stop(), bar)
-    seconds = stage_seconds(run) / len(choosing.limits)
-    shapes = [chosen[limit, UNIFORM] for limit in choosing.limits]
-    items = [
-        Item(f"depth {one['depth']} width {one['width']}", {"run": str(result.folder), "seconds": seconds, **one})
-        for one in shapes
-    ]
-    with settings.progress.task("uniform networks", len(items), sum(i.key in trained.done for i in items)) as bar:
-        found |= run_items(executor, train_uniform_item, items, trained, Stop(), bar)
+    """Test accuracy of every arm at every limit."""
+    known = benches()
+    if settings.only is not None and settings.only not in known:
+        raise unknown_name("data", settings.only, known)
+    seeds = range(settings.seeds or DEFAULT_SEEDS)
     rows, notes = [], []
-    for limit, arm in product(choosing.limits, (*TUNED_ARMS, UNIFORM)):
-        one = chosen[limit, arm]
-        key = one.get("architecture", f"depth {one.get('depth')} width {one.get('width')}")
-        rows.append(Row(f"{limit} ms, {arm}", "% on test", None, found[key]["accuracy"]))
-        rows.append(Row(f"{limit} ms, {arm}: measured", "ms", None, one["ms"]))
-        if arm == UNIFORM:
-            notes.append(f"{limit} ms, {arm}: {key}, {found[key]['epochs']} epochs")
-    count, mean = len(method.context.task.data.test), np.mean([row.ours or 0 for row in rows[::2]]) / 100
-    chance = 196 * sqrt(2 * mean * (1 - mean) / count)
-    notes += [
-        f"heaviest network, supernet and pool: {stage_seconds(run) / 60:.0f} min; tuning: {TUNE_EPOCHS} epochs each",
-        f"each uniform network: {seconds / 60:.0f} min; it shared the machine with {settings.workers - 1} others",
-        f"random and evolution: {choosing.evaluations} validations of whole sub-networks for every limit",
-        f"{count} test images, one seed: differences below {chance:.1f} points are within the 95 % interval of chance",
-    ]
-    return Outcome(search_scale(settings, result), rows, notes)
+    for bench in known.values() if settings.only is None else [known[settings.only]]:
+        folder = settings.folder / bench.name
+        plan_run = prepared(folder / "plan", bench)
+        limits = limits_of(plan_run)
+        payloads = {
+            f"{arm} seed {seed}": {"arm": arm, "seed": seed, "limits": limits, "folder": str(folder), **asdict(bench)}
+            for arm, seed in product(ARMS, seeds)
+        }
+        log = ItemLog(folder / "finished.jsonl")
+        found: dict[str, Json] = {}
+        first = {key for key in payloads if key.startswith("BINAS")}  # the others take its networks' number
+        for keys in (first, payloads.keys() - first):
+            items = [Item(key, payloads[key]) for key in payloads if key in keys]
+            done = sum(item.key in log.done for item in items)
+            with settings.progress.task(f"{bench.name}: arms", len(items), done) as bar:
+                found |= run_items(settings.executor, run_arm, items, log, Stop(), bar)
+        accuracies = {arm: np.array([found[f"{arm} seed {seed}"]["accuracies"] for seed in seeds]) for arm in ARMS}
+        rows += bench_rows(bench.name, accuracies)
+        notes += bench_notes(bench, limits, accuracies)
+    return Outcome(f"{len(seeds)} seeds, one thread", rows, notes)
 
 
-def opened(folder: Path, progress: Progress | None = None) -> Binas:
-    """The search in ``folder``, for its data, supernet, predictor and table."""
-    method = reopened(Run.open(folder), Stop(), progress or Progress())
-    assert isinstance(method, Binas)
-    return method
+def bench_rows(name: str, accuracies: dict[str, NDArray[np.float64]]) -> list[Row]:
+    """A row an arm and limit, and one of the mean over the limits; ``accuracies`` by arm are (seeds, limits)."""
+    rows = []
+    for arm, values in accuracies.items():
+        for number, at_limit in enumerate(values.T.tolist(), 1):
+            rows.append(Row.of(f"{arm} {name} limit {number}", "% on test", None, at_limit))
+        rows.append(Row.of(f"{arm} {name} mean", "% on test", None, values.mean(1).tolist()))
+    return rows
 
 
-def stage_seconds(run: Run) -> float:
-    """What the search spent on training and on the pool; judging the predictor is not part of it.
+def bench_notes(bench: Bench, limits: list[float], accuracies: dict[str, NDArray[np.float64]]) -> list[str]:
+    """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error."""
+    shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
+    notes = [f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"]
+    ours = accuracies["BINAS"].mean(1)
+    for arm, values in accuracies.items():
+        gain = ours - values.mean(1)
+        if arm != "BINAS":
+            error = f" ± {gain.std(ddof=1) / np.sqrt(len(gain)):.2f}" if len(gain) > 1 else ""
+            notes.append(f"{bench.name}: BINAS is {gain.mean():+.2f}{error} points beside {arm}, mean over the limits")
+    return notes
 
-    A session that was killed left no time of death: what it did after its last stage began is not counted.
-    """
-    kinds = [event for event in run.events() if event["kind"] in ("stage", "finished", "started", "interrupted")]
-    sessions = [(one, after) for one, after in pairwise(kinds) if after["kind"] != "started"]
-    return float(sum(after["time"] - one["time"] for one, after in sessions if one.get("name") in TRAINING_STAGES))
+
+# --- what all arms share ----------------------------------------------------------------------------------------------
 
 
-# --- choosing ---------------------------------------------------------------------------------------------------------
+def prepared(folder: Path, bench: Bench) -> Path:
+    """A run with the tables of ``bench`` and the plan of its seconds; measured once."""
+    values = {"method": "binas", "space": "compact", "data": bench.data, "image_size": bench.image_size, "threads": 1}
+    configuration = Configuration(**values, options={"verify": False})
+    exists = (folder / "run.json").exists()
+    device = Device.choose("cpu", 1)
+    run = Run.open(folder) if exists else Run.create(folder, configuration.model_dump(), device.describe())
+    method = Binas(Context(configuration, run, device))
+    plan = method.plan
+    assert isinstance(plan, FastPlan)
+    run.event("started", threads=1)
+    if run.stage_result("table") is None:
+        run.finish_stage("table", method.tables.make().model_dump(mode="json"))
+    if run.stage_result("plan") is None:
+        shared = equal_time(plan.make(), bench.seconds, len(TIMES_PLAIN))
+        run.finish_stage("plan", shared.model_dump(mode="json"))
+    return folder
+
+
+def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
+    """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
+    answers = (1 - CANDIDATE_SHARE) * seconds
+    changes = {
+        "seconds": seconds,
+        "candidates": max(2, round(6 / limits)),
+        "answer_seconds": answers / limits,
+        "candidate_seconds": CANDIDATE_SHARE * seconds / (limits * max(2, round(6 / limits))),
+    }
+    return plan.model_copy(update=changes)
+
+
+def limits_of(plan_run: Path) -> list[float]:
+    """In milliseconds, from the table's first limit, which is the plain network's latency."""
+    table = TableResult.model_validate(Run.open(plan_run).stage_result("table"))
+    plain = table.chosen_limits_ms[0]
+    return [round(times * plain, 4) for times in TIMES_PLAIN]
+
+
+# --- arms -------------------------------------------------------------------------------------------------------------
+
+
+def run_arm(payload: Json, stop: Stop) -> Json:
+    """Work item: the test accuracy of one arm at every limit, and what it trained."""
+    folder, seed, arm = Path(payload["folder"]), payload["seed"], payload["arm"]
+    search_folder = folder / f"binas-{seed}"
+    if arm == "BINAS":
+        models = _search(search_folder, payload).models
+        return {
+            "accuracies": [one.accuracy for one in models],
+            "networks": [one.architecture for one in models],
+        }
+    log = ItemLog(folder / "networks" / f"{arm}-{seed}.jsonl")
+    return Others(search_folder, payload["limits"], log, payload["seconds"], stop).run(arm)
+
+
+def _search(folder: Path, payload: Json) -> Answer:
+    if (folder / "run.json").exists():
+        return resume(folder)
+    return search(
+        "binas",
+        run=folder,
+        data=payload["data"],
+        image_size=payload["image_size"],
+        seed=payload["seed"],
+        threads=1,
+        limits={"latency_ms": payload["limits"]},
+        options={"plan_from": str(Path(payload["folder"]) / "plan"), "verify": False},
+    )
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A network that an arm trained: what it chooses by, and what it is judged by."""
+
+    architecture: str
+    latency_ms: float
+    loss: float
+    validation: float
+    test: float
 
 
 @dataclass
-class Choosing:
-    """Each arm's network at each limit."""
+class Others:
+    """The other arms of one seed, on the tables and the data of its search.
+
+    Attributes:
+        folder: of the search.
+        limits: in milliseconds.
+        log: networks that are finished.
+        seconds: of training, for the arm.
+    """
 
     folder: Path
-    progress: Progress
+    limits: list[float]
+    log: ItemLog
+    seconds: float
+    stop: Stop
 
     @cached_property
     def method(self) -> Binas:
         """The search."""
-        return opened(self.folder, self.progress)
+        method = reopened(Run.open(self.folder), self.stop, Progress())
+        assert isinstance(method, Binas)
+        return method
 
     @cached_property
-    def problem(self) -> StagedProblem:
-        """Predicted accuracy and costs."""
-        return self.method.problem
+    def fast(self) -> FastPlan:
+        """Its plan."""
+        plan = self.method.plan
+        assert isinstance(plan, FastPlan)
+        return plan
 
     @cached_property
-    def table(self) -> LatencyTable:
-        """The search's own."""
-        return LatencyTable.load(self.folder / "artifacts" / "latency.json")
+    def trunk(self) -> Trunk:
+        """Its problem, and what it trained."""
+        return self.fast.trunk(self.fast.plan)
 
-    @cached_property
-    def limits(self) -> list[float]:
-        """In milliseconds."""
-        least, most = self.problem.cost_range("latency_ms")
-        return [round(least + share * (most - least), 3) for share in SHARES]
+    @property
+    def count(self) -> int:
+        """Networks that the search trained."""
+        return len(self.trunk.trained())
 
-    @cached_property
-    def evaluations(self) -> int:
-        """Validations of whole networks for one limit; those of all limits cost as much as the pool."""
-        rows = self.method.result("measure", PoolResult).rows
-        return int(max(1, rows // (len(self.limits) * len(self.method.context.task.data.validation))))
+    def run(self, arm: str) -> Json:
+        """The arm's test accuracy at every limit: of the best on validation within it."""
+        if arm == "plain":
+            accuracy = self.plain()
+            return {"accuracies": [accuracy] * len(self.limits), "networks": ["plain"]}
+        tried = {"uniform": self.uniform, "random": self.random, "evolution": self.evolution, "control": self.control}
+        found = tried[arm]()
+        chosen = [max((one for one in found if one.latency_ms <= limit), key=_better) for limit in self.limits]
+        return {"accuracies": [one.test for one in chosen], "networks": [one.architecture for one in chosen]}
 
-    def all(self) -> dict[tuple[float, str], Json]:
-        """By limit and arm: ``architecture``, or ``depth`` and ``width``, and the median latency ``ms`` here."""
-        log = self.method.context.run.items("compare-chosen")
-        total = 2 * self.evaluations * len(self.limits)
-        found = {}
-        with self.progress.task("choosing sub-networks", total) as bar:
-            for limit, arm in product(self.limits, (*TUNED_ARMS, UNIFORM)):
-                key = f"{limit} ms, {arm}"
-                if key not in log.done:
-                    log.record(key, self.choose(limit, arm, bar))
-                found[limit, arm] = log.done[key]
+    def uniform(self) -> list[Tried]:
+        """The grid of plain networks that keep the loosest limit; all have the same time."""
+        space = self.fast.space
+        grid = [space.plain(depth, width) for depth, width in product(space.depths, range(space.most_widths))]
+        fitting = [one for one in grid if self.costs(one)["latency_ms"] <= self.limits[-1]]
+        return [self.tried(one, self.seconds / len(fitting)) for one in fitting]
+
+    def random(self) -> list[Tried]:
+        """Random networks within each limit in turn."""
+        drawn = [self.drawn(self.limits[number % len(self.limits)], number) for number in range(self.count)]
+        return [self.tried(one, self.seconds / self.count) for one in drawn]
+
+    def evolution(self) -> list[Tried]:
+        """As many: the first for each limit is random, the next ones are mutations of the best within it."""
+        space, found = self.fast.space, list[Tried]()
+        for number in range(self.count):
+            limit = self.limits[number % len(self.limits)]
+            within = [one for one in found if one.latency_ms <= limit]
+            child = self.drawn(limit, number)
+            if number >= len(self.limits) and within:
+                rng = self.method.context.rng("evolution", number)
+                parent = space.parse(max(within, key=_better).architecture)
+                mutants = (space.mutate(parent, rng) for _ in range(TRIES))
+                child = next((one for one in mutants if self.fits(one, limit)), child)
+            found.append(self.tried(child, self.seconds / self.count))
         return found
 
-    def choose(self, limit: float, arm: str, bar: Bar) -> Json:
-        """One arm's network at one limit."""
-        method, number = self.method, self.limits.index(limit)
-        if arm == UNIFORM:
-            depth, width, ms = self.uniform(limit)
-            return {"depth": depth, "width": width, "ms": ms}
+    def control(self) -> list[Tried]:
+        """The answer of the tightest limit, from scratch for all of the time."""
+        tightest = resume(self.folder).models[0]
+        return [self.tried(self.fast.space.parse(tightest.architecture), self.seconds)]
 
-        def accuracy(architecture: MbConvArchitecture) -> float:
-            bar.advance()
-            return float(method.work.outcomes(method.space.to_choice(architecture)).mean())
+    def plain(self) -> float:
+        """Test accuracy of the plain network."""
+        if "plain" not in self.log.done:
+            data, context = self.method.context.task.data, self.method.context
+            steps = max(1, round(1000 * self.seconds / self.fast.plan.plain_step_ms))
+            augment, seed = context.task.augmentation(), context.configuration.seed
+            plain = PlainTraining(self.fast.recipe, steps, augment, seed, context.device.name, stop=self.stop)
+            self.log.record("plain", train_plain(data, plain)["accuracy"])
+        return float(self.log.done["plain"])
 
-        rng = np.random.default_rng([number, TUNED_ARMS.index(arm)])
-        if arm == TUNED_ARMS[0]:
-            chosen = method.space.from_choice(pareto.solve(self.problem, "latency_ms", limit).choice)
-        elif arm == TUNED_ARMS[1]:
-            drawn = self.within(limit, rng)
-            chosen = max((next(drawn) for _ in range(self.evaluations)), key=accuracy)
-        else:
-            chosen = self.evolved(limit, accuracy, rng)
-        return {"architecture": str(chosen), "ms": method.latency_of(chosen, self.table).median_ms}
+    # --- networks ---
 
-    def within(self, limit: float, rng: np.random.Generator) -> Iterator[MbConvArchitecture]:
-        """Random sub-networks that the table predicts within the limit."""
-        empty = 0
-        while empty < EMPTY_DRAWS:
-            choices = self.problem.sample(100_000, rng)
-            places = np.flatnonzero(self.problem.evaluate(choices)[1]["latency_ms"] <= limit)
-            empty = 0 if len(places) else empty + 1
-            for place in places:
-                yield self.method.space.from_choice(choices[int(place)])
-        raise InfeasibleError(f"no random sub-network within {limit} ms was found; draw the limits higher.")
+    def costs(self, architecture: CompactArchitecture) -> dict[str, float]:
+        """Predicted, by resource."""
+        found = self.trunk.problem.evaluate(self.fast.space.to_choice(architecture))[1]
+        return {name: float(cost) for name, cost in found.items()}
 
-    def evolved(
-        self, limit: float, accuracy: Callable[[MbConvArchitecture], float], rng: np.random.Generator
-    ) -> MbConvArchitecture:
-        """Regularised evolution with real validations: mutate the best of a few of the youngest, within the limit."""
-        space, drawn = self.method.space, self.within(limit, rng)
-        history: list[tuple[float, MbConvArchitecture]] = []
-        for number in range(self.evaluations):
-            child = next(drawn)
-            if number >= POPULATION:
-                youngest = history[-POPULATION:]
-                candidates = [youngest[int(i)] for i in rng.choice(POPULATION, TOURNAMENT, replace=False)]
-                parent = max(candidates, key=lambda one: one[0])[1]
-                mutants = (space.mutate(parent, rng) for _ in range(1000))
-                child = next((one for one in mutants if self.predicted_ms(one) <= limit), child)
-            history.append((accuracy(child), child))
-        return max(history, key=lambda one: one[0])[1]
+    def fits(self, architecture: CompactArchitecture, limit: float) -> bool:
+        """Whether it keeps the limit and can be trained in the time."""
+        costs = self.costs(architecture)
+        return costs["latency_ms"] <= limit and costs[STEP] <= self.fast.plan.longest_step_ms
 
-    def predicted_ms(self, architecture: MbConvArchitecture) -> float:
-        """By the table."""
-        return float(self.problem.evaluate(self.method.space.to_choice(architecture))[1]["latency_ms"])
+    def drawn(self, limit: float, number: int) -> CompactArchitecture:
+        """A random network that fits."""
+        rng, space = self.method.context.rng("drawn", number), self.fast.space
+        found = next((one for one in (space.sample(rng) for _ in range(TRIES)) if self.fits(one, limit)), None)
+        if found is None:
+            raise InfeasibleError(f"no random network within {limit} ms was found in {TRIES} draws.")
+        return found
 
-    def uniform(self, limit: float) -> tuple[int, float, float]:
-        """Depth and width of the uniform network that computes most within the limit here, and its median ms."""
-        found, scale = [], self.method.space.scale
-        for depth, width in product(scale.depths, UNIFORM_WIDTHS):
-            space = MbConv(scale.changed(width=width))
-            architecture = uniform_architecture(space, depth)
-            ms = self.method.latency_of(architecture, self.table, space).median_ms
-            found.append((space.cost(architecture, space.scale).macs, depth, width, ms))
-        fitting = [one for one in found if one[-1] <= limit] or [min(found, key=lambda one: one[-1])]
-        return max(fitting)[1:]
+    def tried(self, architecture: CompactArchitecture, seconds: float) -> Tried:
+        """A network after so many seconds of training; kept."""
+        key, costs = f"{architecture} {seconds:.3f}", self.costs(architecture)
+        if key not in self.log.done:
+            context, fast = self.method.context, self.fast
+            network = self.trunk.new_network(architecture)
+            steps = Steps(self.trunk.batches(key), fast.plan.steps(seconds, costs[STEP]))
+            train(network, steps, fast.recipe, seed=context.configuration.seed, stop=self.stop)
+            losses, right = self.trunk.outcomes(network)
+            test = accuracy_of(network, context.task.data, "test", context.device.name)
+            one = Tried(
+                str(architecture), costs["latency_ms"], float(losses.mean()), 100 * float(right.mean()), test.percent
+            )
+            self.log.record(key, asdict(one))
+        return Tried(**self.log.done[key])
 
 
-def uniform_architecture(space: MbConv, depth: int) -> MbConvArchitecture:
-    """The same block everywhere, ``depth`` times in every stage."""
-    return MbConvArchitecture(
-        tuple(
-            tuple(MbConvBlock(*UNIFORM_BLOCK, block.stride, block.channels) for block in blocks[:depth])
-            for blocks in space.heaviest().stages
-        )
-    )
-
-
-# --- training ---------------------------------------------------------------------------------------------------------
-
-
-def tune_item(payload: Json, stop: Stop) -> Json:
-    """Work item: a sub-network of the supernet, tuned with distillation from the heaviest."""
-    method = opened(Path(payload["run"]))
-    context, name = method.context, f"compare/{_digest(payload['architecture'])}"
-    context.stop = stop
-    recipe = method.work.recipe(TUNE_EPOCHS, TUNE_LR, method.options.distill)
-    network = method.work.trained.cut_out(method.space.parse(payload["architecture"]))
-    method.work.train_network(network, recipe, name, Bar())
-    context.run.checkpoints(name).clear()
-    accuracy = accuracy_of(network, context.task.data, "test", context.device.name)
-    return {"accuracy": accuracy.percent, "epochs": TUNE_EPOCHS}
-
-
-def train_uniform_item(payload: Json, stop: Stop) -> Json:
-    """Work item: a uniform network, trained from scratch for ``payload["seconds"]``; a second epoch tells how long."""
-    method = opened(Path(payload["run"]))
-    context, space = method.context, MbConv(method.space.scale.changed(width=payload["width"]))
-    folder = context.run.folder / "checkpoints" / "compare" / f"uniform-{payload['depth']}-{payload['width']}"
-    job = TrainingJob(
-        data=context.task.data_request,
-        space=space.name,
-        scale=space.scale.to_dict(),
-        architecture=str(uniform_architecture(space, payload["depth"])),
-        augment=context.configuration.augment,
-        recipe=method.work.recipe(1, 1.0).model_dump(),
-        seed=context.configuration.seed,
-        device=context.device.name,
-        split="test",
-    )
-    kept = folder / "epochs.json"  # a killed training goes on with as many
-    if not kept.exists():
-        for _ in range(2):  # the first one also loads the images and warms up
-            begin = time.perf_counter()
-            train_network(job.network(), job, stop)
-        write_json(kept, max(2, round(payload["seconds"] / (time.perf_counter() - begin))))
-    epochs = read_json(kept)
-    recipe = method.work.recipe(epochs, 1.0).model_dump()
-    result = train_and_measure({**job.to_json(), "recipe": recipe, "checkpoints": str(folder / "states")}, stop)
-    return {**result, "epochs": epochs}
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+def _better(one: Tried) -> tuple[float, float]:
+    """What an arm chooses by."""
+    return one.validation, -one.loss

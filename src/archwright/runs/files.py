@@ -232,7 +232,7 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
         raise RunError(f"expected finite weights in {path}, got NaN or infinite ones in {', '.join(broken[:3])}.")
     try:
         module.load_state_dict(state)
-    except RuntimeError as error:  # its first line names the class, the next ones what does not fit
+    except (RuntimeError, InputError) as error:  # torch's first line names the class, the next what does not fit
         reasons = "; ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
         raise RunError(f"expected the weights of the network that {path} describes, got others: {reasons}") from error
 

@@ -18,10 +18,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from archwright.data import Augmentation, Batches, ImageData, Steps
+from archwright.data import Batches, ImageData, Steps
+from archwright.data.augmentation import Augment
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
+from archwright.search.answer import Beside, Candidate
 from archwright.training import Accuracy, Recipe, evaluate, train
 from archwright.training.evaluation import wilson_interval
 
@@ -69,7 +71,7 @@ class PlainTraining:
 
     recipe: Recipe
     steps: int
-    augment: Augmentation
+    augment: Augment | None
     seed: int
     device: str
     checkpoints: CheckpointStore | None = None
@@ -191,21 +193,23 @@ def _record(data: ImageData, right: NDArray[np.bool_]) -> dict[str, Json]:
     }
 
 
-def verdict(best: Mapping[str, Json], beside: Mapping[str, Mapping[str, Json]]) -> str:
+def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
     """One sentence where the answer is near chance or not better than something simple, with what to do; else empty."""
-    low, high = best["accuracy_interval"]
-    guessed = beside[CHANCE]["accuracy"]
+    assert best.accuracy is not None
+    assert best.accuracy_interval is not None
+    low, high = best.accuracy_interval
+    guessed = beside[CHANCE].accuracy
     remedy = "Give the search more time (--minutes), more images, or images whose classes look different."
     if low <= guessed:
         return (
-            f"Warning: {best['accuracy']:.1f} % is not clearly better than guessing ({guessed:.1f} %): "
+            f"Warning: {best.accuracy:.1f} % is not clearly better than guessing ({guessed:.1f} %): "
             f"the network has learnt little or nothing. {remedy}"
         )
-    name, simple = max(beside.items(), key=lambda one: one[1]["accuracy"])
-    if simple["accuracy"] < best["accuracy"]:
+    name, simple = max(beside.items(), key=lambda one: one[1].accuracy)
+    if simple.accuracy < best.accuracy:
         return ""
-    near = "within chance of it" if simple["accuracy"] <= high else "worse"
+    near = "within chance of it" if simple.accuracy <= high else "worse"
     return (
-        f"Warning: the answer's {best['accuracy']:.1f} % is not better than the {name}'s {simple['accuracy']:.1f} % on "
+        f"Warning: the answer's {best.accuracy:.1f} % is not better than the {name}'s {simple.accuracy:.1f} % on "
         f"the same images ({near}). {remedy}"
     )

@@ -28,6 +28,7 @@ from archwright.search.plan import planned
 from archwright.search.registry import methods
 from archwright.search.task import OBJECT
 from archwright.spaces.base import Space
+from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import name_space
 from archwright.tables.base import load_benchmark
 
@@ -71,12 +72,14 @@ def search(
     own = {name: settings.pop(name) for name in list(settings) if name not in Configuration.model_fields}
     values = {"method": method, **settings, "options": {**(options or {}), **own}}
     chosen: type[Method] = methods.get(method)
-    values["space"] = chosen.default_space if space is None else _text_of("space", space)
+    if space is not None:
+        values["space"] = _text_of("space", space)
     values |= {"evaluate": _text_of("evaluate", evaluate), "augment": _text_of("augment", augment)}
     in_memory = data is not None and not isinstance(data, str)
     values["data"] = f"{OBJECT}{getattr(data, 'name', type(data).__name__)}" if in_memory else data or None
     if not values["data"] and not values.get("benchmark") and evaluate is None:
         values["data"] = "digits"
+    values = chosen.completed(values)
     configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
     kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
     configuration = c = configuration.model_copy(update={"options": kept})
@@ -124,8 +127,10 @@ def _within_minutes(method: Method, minutes: float) -> Method:
         context.progress.say(context.task.data.describe())
     evaluations = configuration.options.get("evaluations")
     parts = [f"{evaluations} evaluations"] if evaluations is not None else []
-    parts += [f"{context.task.recipe.epochs} epochs each"] if configuration.data is not None else []
-    text = f"{configuration.method} in about {expected:.1f} of {minutes:g} min: {', '.join(parts)}."
+    parts += [f"{context.task.recipe.epochs} epochs each"] if configuration.data and changed.counts_epochs else []
+    text = (
+        f"{configuration.method} in about {expected:.1f} of {minutes:g} min{': ' if parts else ''}{', '.join(parts)}."
+    )
     context.progress.say(text if expected <= minutes else f"{text} No less ends with an answer.")
     return changed
 
@@ -134,6 +139,7 @@ def resume(
     folder: Path | str,
     *,
     latency_ms: Sequence[float] = (),
+    remeasure: bool = False,
     minutes: float | None = None,
     failures: int | None = None,
     space: Space[Any] | None = None,
@@ -147,6 +153,7 @@ def resume(
     Args:
         folder: of the run.
         latency_ms: further latency limits for a run whose method answers several: only what they need is done.
+        remeasure: make the latency table anew and time the networks again; nothing is trained again for it.
         minutes: how long this session may work; what is left is for the next one.
         failures: how many evaluations may fail in all, instead of what the search was asked.
         space: the space of the run, where it was an object of another program.
@@ -160,6 +167,8 @@ def resume(
     stop, progress = Stop(minutes), progress or Progress()
     if run.configuration.get("evaluate") == ASK_AND_TELL:
         raise InputError("a run of a search", f"a study in {folder}", "Go on with it in Python: archwright.Study(...).")
+    if remeasure:
+        _forget_latencies(reopened(run, stop, progress))
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
     reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
@@ -167,15 +176,24 @@ def resume(
         return Answer.read(run.folder)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
+    _say_imports(prepared.context)
     prepared.check()
     return _finish(prepared, resumed=True)
+
+
+def _say_imports(context: Context) -> None:
+    """A run that names a user's own module is about to execute it; this is never silent."""
+    c = context.configuration
+    for text in (c.space, c.evaluate or "", c.augment):
+        if ":" in text and not is_local(text) and not text.startswith(SPEC):
+            context.progress.say(f"Importing {text}, which this run names.")
 
 
 def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
     """The texts of objects that a user gives again because they lived in another program."""
     for name, thing in objects.items():
         known = run.configuration.get(name) or ""
-        if thing is not None and not is_local(known):
+        if thing is not None and not is_local(known) and _text_of(name, thing) != known:
             raise InputError(f"no {name} beside a run that names its own", f"another one than {known or 'none'}")
     return {name: _text_of(name, thing) for name, thing in objects.items() if thing is not None}
 
@@ -187,6 +205,17 @@ def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method
     context = Context(configuration, run, compute_device(configuration), stop, progress)
     method: Method = methods.get(configuration.method)(context)
     return method
+
+
+def _forget_latencies(method: Method) -> None:
+    """Let a run measure its latencies again; what it trained stays."""
+    run = method.context.run
+    if not method.redone_for_latency:
+        raise InputError("a run of a method that measures latencies (binas)", f"one of {method.name!r}")
+    with run.locked():
+        for name in method.timed_items:
+            (run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
+        run.reopen({}, method.redone_for_latency)
 
 
 def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> Answer:

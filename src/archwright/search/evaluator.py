@@ -16,6 +16,7 @@ from archwright.execution.base import Item, Work, run_items
 from archwright.runs.files import Json
 from archwright.search.context import Context
 from archwright.search.jobs import evaluate_own, look_up, train_and_measure, training_job
+from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Architecture
 
 
@@ -39,7 +40,7 @@ class Evaluator:
         """What the search sees."""
         task = self.context.task
         if task.configuration.evaluate is not None:
-            return "your own function"
+            return OWN_FUNCTION
         if task.table is not None:
             split, epochs = task.table.search_protocol
             return f"{task.configuration.dataset} {split} after {epochs} epochs ({task.table.name} table)"

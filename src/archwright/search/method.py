@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
-from archwright.bounds import MOST_COUNT, MOST_NUMBER
+from archwright.bounds import most_of
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
@@ -46,12 +46,12 @@ class Options(BaseModel):
 
     @field_validator("*", mode="after")
     @classmethod
-    def _within_reason(cls, value: Any) -> Any:
-        """The bounds of everything that declares none of its own."""
-        if isinstance(value, int) and abs(value) > MOST_COUNT:
-            raise ValueError(f"at most {MOST_COUNT:,} is expected")
-        if isinstance(value, float) and abs(value) > MOST_NUMBER:
-            raise ValueError(f"at most {MOST_NUMBER:g} is expected")
+    def _within_reason(cls, value: Any, info: ValidationInfo) -> Any:
+        """The bounds of every number that declares none of its own."""
+        if isinstance(value, int | float):
+            most = most_of(info.field_name or "", type(value))
+            if abs(value) > most:
+                raise ValueError(f"at most {most:,} is expected")
         return value
 
 
@@ -100,6 +100,15 @@ class Method(ABC):
     """Whether it asks for accuracies of architectures, so that a user's own function can give them."""
     redone_for_limits: ClassVar[tuple[str, ...]] = ()
     """Stages that a finished run does again when it is asked for further limits; empty where it cannot be."""
+    redone_for_latency: ClassVar[tuple[str, ...]] = ()
+    """Stages that are done again when latencies are to be measured anew; empty where none are measured."""
+    timed_items: ClassVar[tuple[str, ...]] = ()
+    """Logs of latencies, which are forgotten then."""
+
+    @classmethod
+    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The settings of a search with what the method chooses where the user said nothing."""
+        return {"space": cls.default_space, **values}
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -124,6 +133,11 @@ class Method(ABC):
         if c.onnx and not has_onnx():
             raise missing_extra("onnx", "onnx", "writing ONNX files")
         task.check_limits(context.rng("limits"))
+
+    @property
+    def counts_epochs(self) -> bool:
+        """Whether the recipe's epochs say how long trainings are."""
+        return True
 
     @property
     def limits(self) -> dict[str, float | list[float]]:

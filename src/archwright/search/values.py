@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+OWN_FUNCTION = "your own function"
+"""What an accuracy is measured on where it is the score of a function that the user gave."""
+
 
 class StageResult(BaseModel):
     """Base of what a stage returns: frozen, without NaN and infinity, so that it is strict JSON.

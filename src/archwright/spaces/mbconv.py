@@ -124,7 +124,7 @@ class MbConv(StagedSpace[MbConvArchitecture]):
 
     def __init__(self, scale: MbConvScale) -> None:
         scale.check()
-        self._scale = scale
+        self._scale, self._widths, self._configurations = scale, scale.stage_channel_choices, scale.configurations
 
     @property
     def scale(self) -> MbConvScale:
@@ -150,7 +150,7 @@ class MbConv(StagedSpace[MbConvArchitecture]):
     @property
     def widths(self) -> tuple[tuple[int, ...], ...]:
         """Of each stage: one, unless the scale has several ``width_choices``."""
-        return self.scale.stage_channel_choices
+        return self._widths
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -160,7 +160,7 @@ class MbConv(StagedSpace[MbConvArchitecture]):
     @property
     def configurations(self) -> tuple[Configuration, ...]:
         """(expansion, kernel, squeeze-excite) of each configuration, in the order of Table 3."""
-        return self.scale.configurations
+        return self._configurations
 
     def heaviest(self) -> MbConvArchitecture:
         """Deepest, widest, largest kernel, squeeze-excite where the space has it."""

@@ -1,0 +1,159 @@
+"""What can be asked without a search: scores of architectures that nobody trained, and latencies of this machine."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from archwright.costs.measure import Timing
+from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
+from archwright.data import from_object
+from archwright.data.kept import keep
+from archwright.data.request import KEPT, DataRequest, load_data
+from archwright.device import Device
+from archwright.errors import InputError
+from archwright.execution.base import make_executor
+from archwright.proxies.engine import ScoreRequest, score_architectures
+from archwright.proxies.score import Scores
+from archwright.runs.files import check_writable
+from archwright.runs.progress import Progress
+from archwright.runs.run import ItemLog, runs_root
+from archwright.spaces.base import Architecture, Space
+from archwright.spaces.registry import find_space
+from archwright.spaces.staged import StagedSpace
+
+METRICS = ("grad", "snip", "trace", "kappa")
+
+
+def score(
+    architectures: str | Architecture | Sequence[str | Architecture],
+    metrics: Sequence[str] = METRICS,
+    *,
+    space: str | Space[Any] = "nasbench201",
+    data: Any = "digits",
+    seed: int = 0,
+    executor: str = "here",
+    workers: int = 1,
+    address: str = "",
+    progress: Progress | None = None,
+    **request: Any,
+) -> Scores:
+    """Score architectures by training-free metrics.
+
+    Args:
+        architectures: one or several, as values or as text.
+        metrics: names (``archwright proxies`` lists them).
+        space: of the architectures: name, text or object.
+        data: images of the mini-batch: a text, or what you have in memory (:func:`archwright.data.from_object`).
+        seed: of the draws.
+        executor: here, processes or ray.
+        workers: processes of the executor.
+        address: of a Ray cluster.
+        progress: where to show what happens.
+        request: further fields of :class:`~archwright.proxies.engine.ScoreRequest`: channels, cells, image_size,
+            batch_size, initialisation, ntk, replicates.
+
+    Example:
+        >>> scores = score(archwright.spaces["nasbench201"].sample(rng), ["grad"])  # doctest: +SKIP
+        >>> scores["grad"]  # doctest: +SKIP
+    """
+    chosen = find_space(space) if isinstance(space, str) else space
+    several = [architectures] if isinstance(architectures, str | Architecture) else list(architectures)
+    if not several:
+        raise InputError("architectures to score", "none")
+    values = [chosen.parse(one) if isinstance(one, str) else one for one in several]
+    settings = {"channels": 4, "cells": 3, "image_size": 8, "batch_size": 64, **request}
+    with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address) as where:
+        wanted = DataRequest(data, seed) if isinstance(data, str) else _kept(data, seed, Path(folder))
+        asked = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **settings)
+        log = ItemLog(Path(folder) / "scores.jsonl")
+        return score_architectures(chosen, values, asked, executor=where, log=log, progress=progress or Progress())
+
+
+def _kept(data: Any, seed: int, folder: Path) -> DataRequest:
+    """Images in memory as a file that workers read."""
+    keep(from_object(data, seed=seed), folder / "data.npz")
+    return DataRequest(f"{KEPT}{folder / 'data.npz'}", seed)
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """A latency table, where it was written, and the space at the scale it is of."""
+
+    table: LatencyTable
+    path: Path
+    space: StagedSpace[Any]
+
+
+def latency(
+    space: str = "mbconv",
+    *,
+    data: Any = None,
+    classes: int = 10,
+    image_size: int = 32,
+    image_channels: int = 3,
+    scale: str = "small",
+    width: float | None = None,
+    timing: Timing | None = None,
+    networks: int = FEWEST_NETWORKS,
+    validation_networks: int = 0,
+    out: Path | str | None = None,
+    progress: Progress | None = None,
+) -> Latencies:
+    """Measure every block of a space on this machine, for searches under a latency limit.
+
+    Args:
+        space: name of a space made of blocks.
+        data: takes image size, channels and classes from these data, which may be a text or in memory.
+        classes: without ``data``.
+        image_size: without ``data``.
+        image_channels: without ``data``.
+        scale: preset, as in a search.
+        width: multiplies all widths, instead of the preset's.
+        timing: back end, device, threads, batch, repeats.
+        networks: random ones that the correction for whole networks is fitted on.
+        validation_networks: others it is tried on.
+        out: where to write the table; in the runs folder by default. An interrupted measurement goes on there.
+        progress: where to show what happens.
+
+    Example:
+        >>> measured = latency(data="digits")  # doctest: +SKIP
+        >>> archwright.search("binas", data="digits", latency_table=str(measured.path))  # doctest: +SKIP
+    """
+    timing = timing or Timing()
+    Device.choose(timing.processor)
+    measured = find_space(space)
+    if not isinstance(measured, StagedSpace):
+        raise InputError("a space made of blocks (mbconv, compact)", repr(space))
+    if data is not None:
+        images = load_data(DataRequest(data, 0)) if isinstance(data, str) else from_object(data)
+        classes, image_size, image_channels = images.classes, images.image_size, images.image_channels
+    named = measured.named_scale(scale, classes, image_size, image_channels)
+    chosen = measured.at_scale(named if width is None else named.changed(width=width))
+    path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)
+    check_writable(path)
+    log = path.with_suffix(".jsonl")
+    with (progress or Progress()).task("measuring", 0) as bar:
+        table = measure_table(
+            chosen,
+            timing,
+            log=log,
+            networks=networks,
+            validation_networks=validation_networks,
+            progress=lambda done, total: bar.note(f"{done} of {total}"),
+        )
+    table.save(path)
+    log.unlink(missing_ok=True)
+    return Latencies(table, path, chosen)
+
+
+def _file_name(space: StagedSpace[Any], preset: str, width: float | None, timing: Timing) -> str:
+    """What the table is of, so that tables of other things lie beside it."""
+    scale = space.scale
+    images = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes"
+    images += f"-width{width}" * (width is not None)
+    where = timing.backend if timing.processor == "cpu" else f"{timing.backend}-{timing.processor}"
+    return f"{space.name}-{preset}-{images}-{where}-{timing.threads}threads-batch{timing.batch}-{timing.dtype}.json"

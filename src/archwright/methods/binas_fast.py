@@ -1,0 +1,378 @@
+"""The fast plan of BINAS: small networks tried around each limit, the best one trained on, and grown where that pays.
+
+1. ``plan``: from timed training steps, how the given minutes are shared out. The networks to try for every limit are
+   exact answers of one problem with two resources: the limit, and the time of a training step.
+2. ``candidates``: each is trained for the same short time. Whether a large network pays in the time is thus measured.
+3. ``train``: the best candidate of the tightest limit becomes the trunk and is trained on. For each looser limit the
+   best network so far grows into it without changing its function, and is trained on; a growth that does not pay on
+   validation is dropped, and the time of the next limit goes on with the network it came from.
+4. ``choose``: what was trained is timed again. Every answer is the best on validation within its limit, so that a
+   looser limit is never worse.
+
+The plan is made once and kept, and counts steps: a resumed run, or one with ``plan_from``, trains the same networks.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from archwright.costs.additive import StagedCosts
+from archwright.costs.limits import met
+from archwright.costs.measure import Timing, measure
+from archwright.costs.tables import LatencyTable
+from archwright.data import Batches
+from archwright.errors import InputError
+from archwright.export import has_onnx
+from archwright.methods.binas_latency import MARGIN
+from archwright.methods.binas_options import BinasOptions, Summary
+from archwright.methods.binas_plan import STEP, Plan, default_minutes, make_plan
+from archwright.methods.binas_tables import Tables
+from archwright.methods.binas_trunk import Trained, Trunk, order
+from archwright.models import load_member
+from archwright.runs.files import Json, write_atomic
+from archwright.runs.run import Run
+from archwright.search.answer import Candidate
+from archwright.search.beside import PlainNetwork
+from archwright.search.context import Context
+from archwright.search.final import keep_answer
+from archwright.search.method import Stage
+from archwright.search.values import StageResult
+from archwright.spaces.compact import Compact, CompactArchitecture
+from archwright.training import Recipe
+
+LEARNING_RATE = 0.05
+LABEL_SMOOTHING = 0.1
+FEW_IMAGES = 1000
+"""Up to so many training images the batches are half as large, which is more steps in the same time."""
+STEP_BATCH = 16
+"""Images of a timed training step of a block; whole networks tell what the real batch takes."""
+STEP_TIMING = Timing(batch=STEP_BATCH, warm_up=1, repeats=5, training=True)
+PLAIN_WIDTH, LOOSER = 2, 1.8
+"""A search without limits gets the latency of a plain network of that width number, and so many times it."""
+KEPT_BACK = 0.06
+"""Part of the minutes that is kept for timing, testing and saving."""
+LEAST_TRAINING = 0.3
+"""Part of the minutes that is spent on training even where the tables took too long."""
+REPEATED = ("stages/table.json", "stages/plan.json", "artifacts/latency.json", "artifacts/steps.json")
+REPEATED_ITEMS = ("items/proposals.jsonl", "items/growth.jsonl")
+"""What a repeated plan takes over: everything that was timed."""
+
+
+class RepeatResult(StageResult):
+    """The run whose plan was taken over."""
+
+    run: str
+
+
+class CandidatesResult(StageResult):
+    """Names of the networks that were tried."""
+
+    networks: list[str]
+
+
+class TrainResult(StageResult):
+    """One record a limit, the tightest first: which network, what it came from, how, and whether it paid."""
+
+    answers: list[dict[str, Any]]
+
+
+class ChooseResult(StageResult):
+    """Fields of a candidate for every limit, but for what can be counted."""
+
+    models: list[dict[str, Any]]
+
+
+@dataclass
+class FastPlan:
+    """The stages between the table and the answer."""
+
+    context: Context
+    options: BinasOptions
+    space: Compact
+    tables: Tables
+
+    # --- settings ---
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """Of a training of counted steps, which are one pass."""
+        c, data = self.context.configuration, self.context.task.data
+        usual = 32 if len(data.train) <= FEW_IMAGES else 64
+        return self.context.task.recipe.changed(
+            epochs=1,
+            warmup_epochs=0.1,
+            lr=c.lr or LEARNING_RATE,
+            batch_size=min(c.batch_size or usual, len(data.train)),
+            label_smoothing=LABEL_SMOOTHING,
+        )
+
+    @property
+    def plain_recipe(self) -> Recipe:
+        """Of the plain network beside: the same."""
+        return self.recipe
+
+    @property
+    def seconds(self) -> float:
+        """What the user spends."""
+        minutes, data = self.context.configuration.minutes, self.context.task.data
+        return 60 * (minutes or default_minutes(len(data.train), data.image_size))
+
+    def estimate_seconds(self) -> float:
+        """What the user spends."""
+        return self.seconds
+
+    def check(self) -> None:
+        """A plan to repeat must be there, and of the same space."""
+        _ = self.recipe
+        if self.options.plan_from is None:
+            return
+        source = Run.open(Path(self.options.plan_from))
+        missing = [name for name in REPEATED if not (source.folder / name).is_file()]
+        if missing:
+            raise InputError("a run with a plan (of binas, plan fast)", f"{source.folder} without {missing[0]}")
+        for name in ("latency.json", "steps.json"):
+            LatencyTable.load(source.folder / "artifacts" / name).check(self.space)
+
+    def limits_without(self, table: LatencyTable) -> list[float]:
+        """The latency of a plain network and nearly twice that."""
+        (plain,) = table.predict(self.space, [self.space.plain(width=PLAIN_WIDTH)]).tolist()
+        return [round(plain / MARGIN, 4), round(LOOSER * plain, 4)]
+
+    def stages(self) -> list[Stage]:
+        """In order."""
+        return [
+            *([Stage("repeat", "take over a plan", self._repeat)] if self.options.plan_from else []),
+            Stage("table", "latency table", self.tables.make),
+            Stage("plan", "plan", self.make),
+            Stage("candidates", "try networks", self._candidates),
+            Stage("train", "train and grow", self._train),
+            Stage("choose", "choose", self._choose),
+        ]
+
+    def _repeat(self) -> RepeatResult:
+        """Take over the plan of the run that is to be repeated; the stages ``table`` and ``plan`` are then done."""
+        source, run = Path(self.options.plan_from or ""), self.context.run
+        present = [name for name in REPEATED_ITEMS if (source / name).is_file()]
+        for name in (*present, *REPEATED[2:], *REPEATED[:2]):  # the stages last: they say that the rest is there
+            write_atomic(run.folder / name, (source / name).read_bytes())
+        return RepeatResult(run=str(source))
+
+    # --- plan ---
+
+    def make(self) -> Plan:
+        """The stage ``plan``: time training steps, share the time out, and propose networks for every limit.
+
+        Steps are timed in the processor's time; on a busy machine only a share of the seconds on the wall is that.
+        """
+        context, limit_sets = self.context, self.tables.limit_sets
+        begin, worked = time.perf_counter(), self._clock()
+        timing = replace(STEP_TIMING, processor=context.device.name)
+        steps = self.tables.measured(timing, "training steps", "steps", networks=0)
+        steps.save(context.run.artifact("steps.json"))
+        factor = self._batch_factor()
+        least = factor * steps.costs(self.space).problem(self.space).cost_range("latency_ms")[0]
+        spent = time.time() - context.run.events()[0]["time"]
+        share = (self._clock() - worked) / (time.perf_counter() - begin)
+        seconds = max((1 - KEPT_BACK) * self.seconds - spent, LEAST_TRAINING * self.seconds) * min(1.0, share)
+        plan = make_plan(seconds, len(limit_sets), factor, self._overhead_ms(), self._plain_step_ms(), least)
+        proposed = {one["architecture"] for limits in limit_sets for one in self.trunk(plan).propose(limits, plan)}
+        plan = plan.for_candidates(len(proposed))
+        context.progress.say(
+            f"Plan: {len(proposed)} networks tried for {plan.candidate_seconds:.3g} s each, then {len(limit_sets)} "
+            f"times {plan.answer_seconds:.3g} s for the answers, and as much once for a plain network beside them."
+        )
+        return plan
+
+    def _batch_factor(self) -> float:
+        """How many times longer a step of the real batch takes than one of the timed batch, of a typical network."""
+        network = self.space.plain(width=PLAIN_WIDTH)
+        small, real = (self._step_ms(self.space.build(network, self.space.scale), b) for b in (STEP_BATCH, None))
+        return real / small
+
+    def _plain_step_ms(self) -> float:
+        return self._step_ms(PlainNetwork(self.context.task.data), None)
+
+    def _step_ms(self, network: Any, batch: int | None) -> float:
+        scale = self.space.scale
+        shape = (scale.image_channels, scale.image_size, scale.image_size)
+        threads, size = self.context.device.threads, batch or self.recipe.batch_size
+        timing = Timing(
+            threads=threads,
+            batch=size,
+            warm_up=2,
+            repeats=9,
+            training=True,
+            processor=self.context.device.name,
+        )
+        return measure(network, shape, timing).median_ms
+
+    def _clock(self) -> float:
+        """Seconds of this process; on the wall where several threads or another device share the work."""
+        device = self.context.device
+        return time.process_time() if device.threads == 1 and device.name == "cpu" else time.perf_counter()
+
+    def _overhead_ms(self) -> float:
+        """Loading and augmenting the images of a step."""
+        task = self.context.task
+        batches = Batches(task.data, "train", self.recipe.batch_size, augment=task.augmentation())
+        times = []
+        for number in range(7):
+            begin = self._clock()
+            batches.get(*divmod(number, len(batches)))
+            times.append(1000 * (self._clock() - begin))
+        return float(np.median(times))
+
+    @property
+    def plan(self) -> Plan:
+        """As it was made and kept."""
+        return Plan.model_validate(self.context.run.stage_result("plan"))
+
+    @property
+    def plain_steps(self) -> int:
+        """Steps of the plain network beside: what fits into the time of one answer."""
+        return self.plan.plain_steps
+
+    def trunk(self, plan: Plan) -> Trunk:
+        """What proposes and trains, by a plan."""
+        steps = LatencyTable.load(self.context.run.artifact("steps.json")).costs(self.space, STEP)
+        problem = (self.tables.costs | _scaled(steps, plan.step_factor)).problem(self.space)
+        return Trunk(self.context, self.space, problem, self.recipe, self.tables.clock)
+
+    # --- training ---
+
+    def _candidates(self) -> CandidatesResult:
+        """A short training of everything proposed."""
+        plan = self.plan
+        trunk, limit_sets = self.trunk(plan), self.tables.limit_sets
+        proposals = {one["architecture"]: one for limits in limit_sets for one in trunk.propose(limits, plan)}
+        steps = sum(plan.steps(plan.candidate_seconds, one["costs"][STEP]) for one in proposals.values())
+        with self.context.progress.task("trying networks", steps) as bar:
+            found = [trunk.candidate(one, plan, bar) for one in proposals.values()]
+        best = max(found, key=order)
+        self.context.progress.say(f"Tried {len(found)} networks: the best has {best.validation_accuracy:.1f} %.")
+        return CandidatesResult(networks=[one.name for one in found])
+
+    def _train(self) -> TrainResult:
+        """One training a limit, the tightest first."""
+        plan, run = self.plan, self.context.run
+        trunk, log = self.trunk(plan), run.items("answers")
+        limit_sets = sorted(self.tables.limit_sets, key=lambda limits: list(limits.values()))
+        with self.context.progress.task("training", len(limit_sets) * plan.plain_steps) as bar:
+            for limits in limit_sets:
+                key = json.dumps(limits)
+                if key not in log.done:
+                    for proposal in trunk.propose(limits, plan):
+                        trunk.candidate(proposal, plan, bar)  # a limit that came later has not been tried for
+                    log.record(key, trunk.train_answer(limits, plan, bar))
+                    self.context.progress.say(self._sentence(limits, log.done[key], trunk.trained()))
+        return TrainResult(answers=[log.done[json.dumps(limits)] for limits in limit_sets])
+
+    @staticmethod
+    def _sentence(limits: dict[str, float], one: Json, trained: dict[str, Trained]) -> str:
+        """What became of a limit's training, for people."""
+        new, base = trained[one["trained"]], trained[one["base"]]
+        where = ", ".join(f"{name} {limit:.3g}" for name, limit in limits.items())
+        change = f"{base.validation_accuracy:.1f} -> {new.validation_accuracy:.1f} % on validation"
+        return f"{where}: {one['how']} for {new.steps - base.steps} steps, {change}" + (
+            "." if one["paid"] else ": it does not pay, and is left out."
+        )
+
+    # --- choosing ---
+
+    def _choose(self) -> ChooseResult:
+        """Time what was trained, give every limit the best within it, test and save these."""
+        context, trunk = self.context, self.trunk(self.plan)
+        pool = trunk.pool()
+        with context.progress.task("timing and testing", len(pool)) as bar:
+            known = {one.name: self._timed(one) for one in pool}
+            chosen = []
+            for limits in self.tables.limit_sets:
+                within = [one for one in pool if met(limits, known[one.name]["costs"])]
+                if not within:
+                    context.progress.say(
+                        f"Warning: nothing keeps {limits} as timed now; the answer did when it was chosen. "
+                        "Measure again on a quiet machine: archwright runs resume RUN --remeasure"
+                    )
+                    within = [one for one in pool if one.within(limits)] or [min(pool, key=lambda p: p.latency_ms)]
+                best = max(within, key=order)
+                fields = {key: value for key, value in known[best.name].items() if key != "costs"}
+                chosen.append({"limits": limits, **fields, **self._kept(best, trunk)})
+                bar.advance()
+        return ChooseResult(models=chosen)
+
+    def _timed(self, one: Trained) -> dict[str, Json]:
+        """What a network costs by the table, and its latency here; timed once."""
+        log, clock, architecture = (
+            self.context.run.items("timed"),
+            self.tables.clock,
+            self.space.parse(one.architecture),
+        )
+        if one.name not in log.done:
+            log.record(one.name, None if clock is None else clock.time(architecture).model_dump())
+        timed = log.done[one.name]
+        predicted = self._costs(architecture)
+        latency = predicted["latency_ms"] if timed is None else timed["median_ms"]
+        return {
+            "architecture": one.architecture,
+            "costs": {**predicted, "latency_ms": latency},
+            "predicted_latency_ms": predicted["latency_ms"],
+            "measured_latency_ms": timed,
+            "memory_bytes": round(predicted["memory_bytes"]),
+            "details": {"steps": one.steps, "network": one.name},
+        }
+
+    def _costs(self, architecture: CompactArchitecture) -> dict[str, float]:
+        problem = self.tables.costs.problem(self.space)
+        return {name: float(cost) for name, cost in problem.evaluate(self.space.to_choice(architecture))[1].items()}
+
+    def _kept(self, one: Trained, trunk: Trunk) -> dict[str, Json]:
+        """Tested and saved once."""
+        log, recipe, data = self.context.run.items("kept"), self.recipe, self.context.task.data
+        if one.name not in log.done:
+            model = load_member(trunk.file(one.name))
+            epochs = max(1, round(one.steps * recipe.batch_size / len(data.train)))
+            kept = keep_answer(
+                self.context,
+                model.network,
+                model.architecture,
+                self.space.scale,
+                f"model-{len(log.done) + 1}",
+                epochs,
+                onnx=has_onnx(),
+            )
+            log.record(one.name, kept.model_dump(mode="json"))
+        kept_before: dict[str, Json] = log.done[one.name]
+        return kept_before
+
+    def models(self) -> list[dict[str, Any]]:
+        """Each limit with its network: fields of a candidate, but for what can be counted."""
+        return ChooseResult.model_validate(self.context.run.stage_result("choose")).models
+
+    def summary(self) -> Summary:
+        """What the answer says beside the models: all that was trained and is not dominated, and what was tried."""
+        trained, front, best = self.trunk(self.plan).trained(), list[Candidate](), -np.inf
+        for one in sorted(trained.values(), key=lambda t: (t.latency_ms, -t.validation_accuracy)):
+            if one.validation_accuracy > best:
+                best = one.validation_accuracy
+                known = {"validation_accuracy": best, "latency_ms": one.latency_ms}
+                front.append(Candidate(architecture=one.architecture, **known))
+        answers = self.context.run.items("answers").done
+        sentences = [self._sentence(json.loads(key), one, trained) for key, one in answers.items()]
+        details = {"insights": sentences, "plan": self.plan.model_dump()}
+        return Summary(front, len(trained), details)
+
+
+def _scaled(costs: StagedCosts, factor: float) -> StagedCosts:
+    """All costs times ``factor``."""
+    return StagedCosts(
+        {name: factor * table for name, table in costs.block_costs.items()},
+        {name: factor * fixed for name, fixed in costs.fixed_costs.items()},
+        {name: factor * table for name, table in costs.depth_costs.items()},
+    )

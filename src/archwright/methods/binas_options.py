@@ -1,0 +1,75 @@
+"""The options of BINAS and which of its two plans each belongs to; and what a plan adds to the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field
+
+from archwright.errors import InputError
+from archwright.search.answer import Candidate
+from archwright.search.configuration import AbsolutePath, Configuration
+from archwright.search.method import Options
+
+PAPER_ONLY = (
+    *("supernet_epochs", "supernet_lr", "tune_lr", "tune_autoaugment", "tune_ema", "paths", "distill", "rows"),
+    *("estimator", "shrink", "rank_networks", "width", "supernet"),
+)
+"""Options that the fast plan has no use for."""
+FAST_ONLY = ("plan_from",)
+EPOCHS = ("epochs", "final_epochs")
+"""Settings of a search that the fast plan, which counts steps, has no use for."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the answer of a plan says beside its models: networks of a front, how many were looked at, and more."""
+
+    front: list[Candidate]
+    evaluations: int
+    details: dict[str, Any]
+
+
+class BinasOptions(Options):
+    """Options of BINAS."""
+
+    plan: Literal["fast", "paper"] = Field(
+        "fast", description="small networks tried, trained and grown in the given time, or the paper's supernet"
+    )
+    plan_from: AbsolutePath | None = Field(
+        None, description="run folder of an earlier search whose tables and plan are repeated step by step (fast)"
+    )
+    supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
+    supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")
+    tune_lr: float = Field(0.5, gt=0, description="learning rate of the fine-tuning, as a part of it")
+    tune_autoaugment: bool = Field(False, description="AutoAugment (CIFAR-10 policy) in the fine-tuning")
+    tune_ema: float = Field(
+        0.0, ge=0, lt=1, description="decay of the moving average of the weights in the fine-tuning; 0 = off"
+    )
+    paths: Literal["multi", "single"] = Field("multi", description="a sub-network for every image, or for the batch")
+    distill: float = Field(0.5, ge=0, le=1, description="weight of the heaviest network's answer against the label's")
+    rows: int = Field(40_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
+    estimator: Literal["centred", "eq3"] = Field("centred", description="block terms centred, or as published")
+    shrink: bool = Field(True, description="shrink the terms by their noise before solving")
+    rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")
+    width: float | None = Field(None, gt=0, description="multiplies all widths, instead of the preset's")
+    backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
+    latency_threads: int = Field(1, ge=1, description="its threads")
+    latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
+    latency_table: AbsolutePath | None = Field(None, description="a table measured before, here or on another device")
+    verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
+    supernet: AbsolutePath | None = Field(
+        None, description="run folder of an earlier search whose supernet is used again"
+    )
+
+    def check_plan(self, configuration: Configuration) -> None:
+        """Refuse options of the other plan: they would do nothing."""
+        other, names = ("paper", PAPER_ONLY) if self.plan == "fast" else ("fast", FAST_ONLY)
+        given = [name for name in names if name in self.model_fields_set]
+        if self.plan == "fast":
+            given += [name for name in EPOCHS if getattr(configuration, name) is not None]
+        if given:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            instead = "Say how long it may take with --minutes." if self.plan == "fast" else "Use --epochs."
+            raise InputError(f"options of the plan {self.plan!r}", f"{flags} of the plan {other!r}", instead)

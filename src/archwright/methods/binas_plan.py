@@ -1,0 +1,184 @@
+"""How the fast plan of BINAS spends the time it is given, counted in steps, and which networks are worth a try.
+
+Everything here is a function of the tables and the plan: no clock, no training. The plan is made once, from timed
+steps, and kept in the run; a resumed or repeated run goes by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import log2
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from archwright.search.values import StageResult
+from archwright.solvers import StagedProblem, milp
+from archwright.solvers.problem import Solution, StagedChoice
+from archwright.spaces.compact_scale import PLAIN
+from archwright.spaces.staged import StagedSpace
+
+STEP = "step_ms"
+"""The resource that time for training is counted in: milliseconds of one training step."""
+CANDIDATE_SHARE = 0.25
+"""Part of the time for training that goes into short trainings of candidates."""
+FEWEST_STEPS = 1200
+"""Steps that an answer should get: networks whose step is too slow for that are not looked at."""
+SIZES = (1.0, 0.5, 0.25)
+"""Candidates may take so much of the longest step: whether a large network pays in the time is measured."""
+WIDER, DEEPER = 1.0, (0.0, 0.7, 1.1)
+"""What twice the width and each depth of a stage are thought to be worth before anything is measured."""
+KIND_WORTH = {"bb": 0.3, "er": 0.1, "ir": -0.2}
+"""What a block of a kind is thought to be worth beside a plain one: basic, fused and inverted residual."""
+TOO_DEAR = 1.5
+"""What must not be chosen costs so many times what the dearest network does."""
+
+
+class Plan(StageResult):
+    """What is spent on what; seconds of training are turned into steps by the table of step times.
+
+    Attributes:
+        seconds: of training, all in all.
+        candidates: networks that are trained shortly for each limit, at most.
+        candidate_seconds: for each of them.
+        answer_seconds: for each answer, and for the plain network beside it.
+        longest_step_ms: of a network that is looked at.
+        overhead_ms: a step's share of loading and augmenting the images.
+        plain_step_ms: one step of the plain network, with that share.
+        step_factor: times the table of step times, which is of small batches, gives steps of the real ones.
+    """
+
+    seconds: float = Field(gt=0)
+    candidates: int = Field(ge=1)
+    candidate_seconds: float = Field(gt=0)
+    answer_seconds: float = Field(gt=0)
+    longest_step_ms: float = Field(gt=0)
+    overhead_ms: float = Field(ge=0)
+    plain_step_ms: float = Field(gt=0)
+    step_factor: float = Field(gt=0)
+
+    def steps(self, seconds: float, step_ms: float) -> int:
+        """Steps of a network that fit into ``seconds``."""
+        return max(1, round(1000 * seconds / (step_ms + self.overhead_ms)))
+
+    def for_candidates(self, count: int) -> Plan:
+        """The plan when so many networks were proposed, over all limits: they share the time for candidates."""
+        return self.model_copy(update={"candidate_seconds": CANDIDATE_SHARE * self.seconds / count})
+
+    @property
+    def plain_steps(self) -> int:
+        """Of the plain network, in the time of one answer."""
+        return max(1, round(1000 * self.answer_seconds / self.plain_step_ms))
+
+
+def make_plan(
+    seconds: float, limits: int, step_factor: float, overhead_ms: float, plain_step_ms: float, least_step_ms: float
+) -> Plan:
+    """Share ``seconds`` of training out among candidates, one answer a limit, and the plain network.
+
+    Args:
+        seconds: left for training.
+        limits: answers that are asked for.
+        step_factor: of the real batch beside the one that steps were timed with.
+        overhead_ms: of a step, for its images.
+        plain_step_ms: of the plain network, without its images.
+        least_step_ms: of the quickest network of the space.
+    """
+    searching = CANDIDATE_SHARE * seconds
+    each = (seconds - searching) / (limits + 1)
+    candidates = max(2, min(6, round(6 / limits)))
+    longest = max(1000 * each / FEWEST_STEPS - overhead_ms, least_step_ms)
+    return Plan(
+        seconds=seconds,
+        candidates=candidates,
+        candidate_seconds=searching / (candidates * limits),
+        answer_seconds=each,
+        longest_step_ms=longest,
+        overhead_ms=overhead_ms,
+        plain_step_ms=plain_step_ms + overhead_ms,
+        step_factor=step_factor,
+    )
+
+
+def default_minutes(images: int, image_size: int) -> float:
+    """Minutes for a search that was given none: more for more and for larger images."""
+    return float(min(60.0, max(2.0, round(2 * (images / 1000) ** 0.5 * image_size / 16))))
+
+
+# --- what is worth trying ---------------------------------------------------------------------------------------------
+
+
+def worth(space: StagedSpace[Any], problem: StagedProblem) -> StagedProblem:
+    """``problem`` with the values that networks are thought to have before any is measured: wider and deeper is better.
+
+    The value of a stage is log2 of its width, a term a depth and a term a block's kind; only their order counts.
+    """
+    stages, blocks, _ = space.shape
+    by_width = np.zeros((stages, space.most_widths, blocks))
+    for stage, widths in enumerate(space.widths):
+        for number, width in enumerate(widths):
+            by_width[stage, number] = WIDER * log2(width) + np.resize(DEEPER, blocks)
+    kinds = [KIND_WORTH.get(getattr(one, "kind", ""), 0.0) for one in space.configurations]
+    block_values = np.broadcast_to(np.array(kinds), space.shape)
+    depth_values = by_width if space.most_widths > 1 else by_width[:, 0]
+    return replace(problem, block_values=block_values, depth_values=depth_values, fixed_value=0.0)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A network that is looked for: the best of ``problem`` whose training step takes at most ``step_ms``."""
+
+    problem: StagedProblem
+    step_ms: float
+
+    def within(self, limits: Mapping[str, float]) -> Solution:
+        """It, within further limits: one exact problem with several resources."""
+        return milp.solve(self.problem, {**limits, STEP: self.step_ms})
+
+
+def wishes(space: StagedSpace[Any], problem: StagedProblem, plan: Plan) -> Iterator[Wish]:
+    """What to try: networks of several sizes, of plain blocks alone and of any, the likeliest first."""
+    plain = _of_plain_blocks(space)
+    variants = [problem] if plain is None else [replace(problem, allowed_configurations=plain), problem]
+    least = max(variant.cost_range(STEP)[0] for variant in variants)
+    for size in SIZES:
+        for variant in variants:
+            yield Wish(variant, max(least, size * plan.longest_step_ms))
+
+
+def _of_plain_blocks(space: StagedSpace[Any]) -> NDArray[np.bool_] | None:
+    """The configurations of plain convolutions, (S, D, C), where every place may have one."""
+    plain = np.array([getattr(one, "kind", None) == PLAIN for one in space.configurations])
+    allowed: NDArray[np.bool_] = space.allowed & plain
+    return allowed if allowed.any(-1).all() else None
+
+
+def growth(
+    space: StagedSpace[Any],
+    problem: StagedProblem,
+    base: StagedChoice,
+    plan: Plan,
+) -> Wish:
+    """Networks that contain ``base``: its blocks stay what they are, stages become wider or deeper.
+
+    Args:
+        space: that all are of.
+        problem: what is maximised.
+        base: what grows.
+        plan: how long a training step may take.
+    """
+    allowed, depths = space.allowed, []
+    for stage, depth in enumerate(base.depths.tolist()):
+        allowed[stage, :depth] = np.arange(allowed.shape[-1]) == base.configurations[stage, :depth, None]
+        depths.append(tuple(d for d in space.depths if d >= depth))
+    costs = {name: table.copy() for name, table in problem.depth_costs.items()}
+    if space.most_widths > 1:
+        for name, table in costs.items():
+            dearest = problem.cost_range(name)[1]
+            for stage, width in enumerate(base.widths.tolist()):
+                table[stage, :width] = TOO_DEAR * dearest
+    grown = replace(problem, depths=tuple(depths), allowed_configurations=allowed, depth_costs=costs)
+    return Wish(grown, max(plan.longest_step_ms, float(problem.evaluate(base)[1][STEP])))

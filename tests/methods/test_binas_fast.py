@@ -1,0 +1,180 @@
+"""The fast plan of BINAS on tiny images: limits kept, a looser one never worse, steps counted, plans repeated."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import archwright as aw
+from archwright.costs.measure import Latency
+from archwright.errors import InfeasibleError, InputError
+from archwright.methods.binas_latency import Clock, Timed
+from archwright.methods.binas_trunk import Trained, pays
+from archwright.models import load_classifier, load_model
+from archwright.runs.run import ItemLog, Run
+from archwright.search.answer import Answer
+from binas_plans import PLAN, planned_run, space_of, table_of
+
+GREY = "random:classes=2,size=8,channels=1,count=120"
+SPACE = space_of()
+TABLE = table_of(SPACE)
+REACH = TABLE.predict(SPACE, [SPACE.lightest(), SPACE.heaviest()]).tolist()
+LIMITS = [0.9 * REACH[0] + 0.1 * REACH[1], 0.7 * REACH[0] + 0.3 * REACH[1]]
+
+
+@pytest.fixture(scope="module")
+def plan_run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return planned_run(tmp_path_factory.mktemp("plans") / "plan", SPACE)
+
+
+@pytest.fixture(scope="module")
+def finished(plan_run: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    folder = tmp_path_factory.mktemp("runs") / "first"
+    return aw.search("binas", run=folder, data=GREY, limits={"latency_ms": LIMITS}, plan_from=plan_run)
+
+
+def test_every_limit_gets_a_model_within_it_and_a_looser_one_is_never_worse(finished: Answer) -> None:
+    models = finished.models
+    assert [one.limits for one in models] == [{"latency_ms": limit} for limit in LIMITS]
+    for one, limit in zip(models, LIMITS, strict=True):
+        architecture = SPACE.parse(one.architecture)
+        assert float(TABLE.predict(SPACE, [architecture])[0]) <= limit
+        cost = SPACE.cost(architecture, SPACE.scale)
+        assert (one.params, one.macs) == (cost.params, cost.macs)
+        assert str(one.load().architecture) == one.architecture
+    assert models[1].validation_accuracy >= models[0].validation_accuracy
+    assert str(load_model(finished.folder).architecture) == finished.best.architecture
+
+
+def test_trainings_have_the_steps_of_the_plan(finished: Answer) -> None:
+    trained = ItemLog(finished.folder / "items" / "trained.jsonl").done
+    short = [one for name, one in trained.items() if name.startswith("candidate")]
+    assert 2 <= len(short) <= 4
+    for one in short:
+        assert one["steps"] == max(1, round(20 / (one["costs"]["step_ms"] + 1)))
+    trunk = next(iter(ItemLog(finished.folder / "items" / "answers.jsonl").done.values()))
+    base, new = trained[trunk["base"]], trained[trunk["trained"]]
+    assert new["architecture"] == base["architecture"]
+    assert new["steps"] - base["steps"] == max(1, round(30 / (base["costs"]["step_ms"] + 1)))
+
+
+def test_simple_things_are_beside_it_on_the_same_images(finished: Answer) -> None:
+    beside = finished.beside
+    assert set(beside) == {"chance", "logistic regression", "support vector machine", "plain network"}
+    assert beside["plain network"].model_extra["steps"] == PLAN.plain_steps == 3
+    on = finished.best.accuracy_on
+    assert all(one.accuracy_on == on for one in beside.values())
+    assert "Warning" in finished.details["verdict"]  # noise cannot be learnt
+
+
+def test_the_onnx_files_agree_with_the_models(finished: Answer) -> None:
+    pytest.importorskip("onnxruntime")
+    images = torch.randn(3, 1, 8, 8)
+    one = finished.models[0]
+    exported, network = (load_classifier(finished.folder / path) for path in (one.onnx, one.model))
+    assert torch.allclose(exported.probabilities(images), network.probabilities(images), atol=1e-5)
+
+
+def test_a_repeated_plan_gives_the_same_answer(finished: Answer, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"data": GREY, "limits": {"latency_ms": LIMITS}}
+    again = aw.search("binas", run=tmp_path / "run", plan_from=str(finished.folder), **settings)
+    assert again.models == finished.models
+    assert again.beside == finished.beside
+
+
+def test_a_further_limit_trains_only_for_itself(finished: Answer, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.folder, folder)
+    before = ItemLog(folder / "items" / "answers.jsonl").done
+    limit = 0.5 * REACH[0] + 0.5 * REACH[1]
+    with pytest.raises(InfeasibleError, match="Reachable"):
+        aw.resume(folder, latency_ms=[REACH[0] / 2])
+    result = aw.resume(folder, latency_ms=[limit])
+    accuracies = [one.validation_accuracy for one in result.models]
+    assert accuracies == sorted(accuracies)
+    for one, before_it in zip(result.models, finished.models, strict=False):
+        assert one.limits == before_it.limits
+        assert one.validation_accuracy >= before_it.validation_accuracy  # or the new one is within it, too
+    after = ItemLog(folder / "items" / "answers.jsonl").done
+    assert {key: after[key] for key in before} == before
+    assert len(after) == 3
+
+
+def test_latencies_can_be_measured_again_without_training(
+    finished: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.folder, folder)
+    trained = (folder / "items" / "trained.jsonl").read_bytes()
+    slower = table_of(SPACE, ms_per_mega=1.1)
+    monkeypatch.setattr("archwright.methods.binas_tables.measure_table", lambda *_, **__: slower)
+    monkeypatch.setattr("archwright.methods.binas_tables.say_if_busy", lambda *_: False)
+    monkeypatch.setattr("archwright.methods.binas_tables.latency_of", lambda *_: Latency(1.0, 1.0, 1.0))
+    monkeypatch.setattr(Clock, "latency_of", lambda self, one: Latency(*[float(slower.predict(SPACE, [one])[0])] * 3))
+    monkeypatch.setattr(Clock, "time", by_table)
+    result = aw.resume(folder, remeasure=True)
+    assert (folder / "items" / "trained.jsonl").read_bytes() == trained
+    for one in result.models:
+        expected = float(slower.predict(SPACE, [SPACE.parse(one.architecture)])[0])
+        assert one.predicted_latency_ms == pytest.approx(expected)
+        assert one.latency_ms == pytest.approx(expected)
+
+
+def by_table(self: Clock, architecture: Any) -> Timed:
+    ms = self.latency_of(architecture).median_ms
+    return Timed(median_ms=ms, low_ms=ms, high_ms=ms, slowdown=1.0, raw_median_ms=ms)
+
+
+def test_a_run_of_another_method_has_no_latencies_to_measure(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"method": "random", "data": GREY}, {})
+    with pytest.raises(InputError, match="measures latencies"):
+        aw.resume(run.folder, remeasure=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": 1000}, "--rows of the plan 'paper'"),
+        ({"epochs": 3}, "--minutes"),
+        ({"space": "mbconv"}, "the space compact"),
+        ({"plan_from": "nowhere"}, "a run folder"),
+        ({"limits": {"latency_ms": 1e-6}}, "Reachable"),
+        ({"limits": {"latency_ms": float("nan")}}, "finite number"),
+        ({"minutes": 0.0}, "minutes"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_written(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    TABLE.save(tmp_path / "table.json")
+    settings = {"data": GREY, "latency_table": str(tmp_path / "table.json"), **changes}
+    with pytest.raises((InputError, InfeasibleError), match=message):
+        aw.search("binas", run=tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_of_other_networks_is_refused(plan_run: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="different parts of the space"):
+        aw.search("binas", run=tmp_path / "run", data=GREY.replace("classes=2", "classes=3"), plan_from=plan_run)
+
+
+def network(losses: list[float], accuracy: float) -> Trained:
+    return Trained("n", "a", "n", 1, accuracy, np.array(losses), {"latency_ms": 1.0}, 1.0)
+
+
+def test_a_larger_network_pays_only_beyond_the_noise() -> None:
+    rng = np.random.default_rng(0)
+    old = rng.normal(1, 0.5, 400)
+    better, noise = old - 0.1, old + rng.normal(0, 1, 400)
+    assert pays(network(better.tolist(), 90.0), network(old.tolist(), 90.0))
+    assert not pays(network(better.tolist(), 89.0), network(old.tolist(), 90.0))
+    shifted = noise - noise.mean() + old.mean() - 0.01  # a gain of .01 with a noise of .05
+    assert not pays(network(shifted.tolist(), 91.0), network(old.tolist(), 90.0))
+    kept = json.loads(json.dumps(network(old.tolist(), 90.0).to_json()))
+    assert Trained.from_json(kept).loss == pytest.approx(old.mean(), abs=1e-5)

@@ -1,0 +1,100 @@
+"""Plans of BINAS: time shared out and counted in steps, exact proposals within two resources, and growth by hand."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from archwright.costs.additive import counted_costs
+from archwright.methods.binas_plan import STEP, default_minutes, growth, make_plan, wishes, worth
+from archwright.solvers.problem import StagedChoice, StagedProblem
+from archwright.spaces.compact import Compact, CompactScale
+from binas_plans import PLAN, table_of
+
+SPACE = Compact(
+    CompactScale(
+        image_size=8,
+        image_channels=1,
+        classes=2,
+        channels=8,
+        stage_factors=(1, 2),
+        stage_strides=(1, 2),
+        width_choices=(1.0, 2.0),
+        depths=(1, 2),
+        configurations=("cn_k3", "bb_k3"),
+    )
+)
+"""576 networks: few enough to go through."""
+
+
+@pytest.fixture(scope="module")
+def problem() -> StagedProblem:
+    costs = counted_costs(SPACE) | table_of(SPACE).costs(SPACE)
+    return worth(SPACE, (costs | table_of(SPACE, True, 10.0).costs(SPACE, STEP)).problem(SPACE))
+
+
+def every(problem: StagedProblem) -> StagedChoice:
+    """All networks of the small space."""
+    found = []
+    plain, any_kind = [0], [0, 1]
+    for widths in itertools.product(range(2), range(2)):
+        for first, second in itertools.product(range(1, 3), range(1, 3)):
+            kinds = [plain, *[any_kind] * (first - 1), *[any_kind] * second]
+            for chosen in itertools.product(*kinds):
+                rows = np.full((2, 2), -1)
+                rows[0, :first], rows[1, :second] = chosen[:first], chosen[first:]
+                found.append(StagedChoice(np.array([first, second]), rows, np.array(widths)))
+    return StagedChoice(
+        *(np.stack([getattr(one, name) for one in found]) for name in ("depths", "configurations", "widths"))
+    )
+
+
+def test_the_time_is_shared_out_among_candidates_answers_and_the_plain_network() -> None:
+    plan = make_plan(100.0, 2, 3.0, 1.0, 4.0, 2.0)
+    assert plan.candidates * 2 * plan.candidate_seconds + 3 * plan.answer_seconds == pytest.approx(100.0)
+    assert plan.steps(plan.answer_seconds, 24.0) == 1000  # 25 s, a millisecond of which is for images
+    assert plan.plain_steps == 5000
+    assert plan.for_candidates(5).candidate_seconds * 5 == pytest.approx(25.0)
+    assert plan.steps(1e-9, 10.0) == 1
+    assert make_plan(1e-3, 1, 1.0, 1.0, 1.0, 7.0).longest_step_ms == 7.0  # the quickest network is always looked at
+
+
+def test_more_and_larger_images_get_more_minutes() -> None:
+    assert default_minutes(1079, 8) == 2
+    assert default_minutes(360, 32) < default_minutes(8000, 32) < default_minutes(8000, 64) <= 60
+
+
+def test_proposals_are_the_best_of_all_networks_within_the_limit_and_the_step(problem: StagedProblem) -> None:
+    networks = every(problem)
+    values, costs = problem.evaluate(networks)
+    plain = (networks.configurations != 1).all((1, 2))
+    limit = float(np.quantile(costs["latency_ms"], 0.4))
+    plan = PLAN.model_copy(update={"longest_step_ms": float(np.quantile(costs[STEP], 0.5))})
+    for number, wish in enumerate(wishes(SPACE, problem, plan)):
+        found = wish.within({"latency_ms": limit})
+        fits = (costs["latency_ms"] <= limit) & (costs[STEP] <= wish.step_ms) & (plain | (number % 2 == 1))
+        assert found.value == pytest.approx(values[fits].max())
+        assert found.costs["latency_ms"] <= limit
+        assert found.costs[STEP] <= wish.step_ms
+
+
+def test_wider_and_deeper_is_worth_more(problem: StagedProblem) -> None:
+    small, wide, deep = (SPACE.to_choice(SPACE.plain(*shape)) for shape in ((1, 0), (1, 1), (2, 0)))
+    value = {name: float(problem.evaluate(one)[0]) for name, one in (("small", small), ("wide", wide), ("deep", deep))}
+    assert value["wide"] == pytest.approx(value["small"] + 2)  # two stages, twice the width
+    assert value["deep"] > value["small"]
+
+
+def test_what_grows_contains_what_it_grew_from(problem: StagedProblem) -> None:
+    base = StagedChoice(np.array([1, 1]), np.array([[0, -1], [0, -1]]), np.array([1, 0]))
+    networks = every(problem)
+    values, costs = problem.evaluate(networks)
+    contains = (networks.widths >= base.widths).all(1)
+    contains &= (networks.configurations[:, :, 0] == 0).all(1)  # the base's blocks
+    plan = PLAN.model_copy(update={"longest_step_ms": float(costs[STEP].max())})
+    for share in (0.5, 0.8, 1.0):
+        limit = float(np.quantile(costs["latency_ms"][contains], share))
+        found = growth(SPACE, problem, base, plan).within({"latency_ms": limit})
+        assert found.value == pytest.approx(values[contains & (costs["latency_ms"] <= limit)].max())

@@ -1,0 +1,48 @@
+"""Scores and latencies by the public functions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import archwright as aw
+from archwright.costs.measure import Timing
+from archwright.costs.tables import LatencyTable
+from archwright.errors import InputError
+from archwright.spaces.nasbench201 import NASBENCH201
+from latency_tables import SteadyWatch
+
+CELL = NASBENCH201.sample(np.random.default_rng(0))
+
+
+def test_spaces_are_read_by_name() -> None:
+    assert aw.spaces["nasbench201"] is NASBENCH201
+    assert {"nasbench201", "darts", "mbconv"} <= set(aw.spaces)
+    with pytest.raises(InputError, match="nasbench201"):
+        _ = aw.spaces["nasbench2001"]
+
+
+def test_values_and_texts_score_alike_and_images_count() -> None:
+    settings = {"metrics": ["grad"], "batch_size": 8, "channels": 2, "cells": 1}
+    by_value, by_text = aw.score(CELL, **settings), aw.score([str(CELL)], **settings)
+    assert by_value["grad"] == by_text["grad"] > 0
+    images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
+    assert aw.score(CELL, data=(images, np.arange(40) % 2), **settings)["grad"] != by_value["grad"]
+
+
+@pytest.mark.parametrize("wrong", [{"architectures": []}, {"architectures": "x"}, {"metrics": ["x"]}, {"space": "x"}])
+def test_what_cannot_be_scored_is_refused(wrong: dict) -> None:
+    with pytest.raises(InputError):
+        aw.score(**{"architectures": CELL, **wrong})
+
+
+def test_a_table_of_own_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
+    images = np.zeros((8, 8, 8), np.uint8)
+    measured = aw.latency(data=(images, np.arange(8) % 2), timing=Timing(repeats=1), out=tmp_path / "table.json")
+    LatencyTable.load(measured.path).check(measured.space)
+    assert (measured.space.scale.image_size, measured.space.scale.classes) == (8, 2)
+    with pytest.raises(InputError, match="blocks"):
+        aw.latency("nasbench201")
