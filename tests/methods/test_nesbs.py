@@ -95,14 +95,14 @@ def test_the_supernet_learns(found: Answer) -> None:
 @pytest.mark.parametrize("sampler", ["svgd-rd", "uniform", "nes-rs"])
 def test_every_sampler_gives_different_members(found: Answer, sampler: str) -> None:
     method = again(found, sampler=sampler, size=3, candidates=1, pool=4)
-    drawn = method._draw()
+    drawn = method.draw()
     assert len(distinct(NASBENCH201, map(NASBENCH201.parse, drawn.chosen.architectures), 9)) == 3
     assert len(drawn.scored) == (len(nesbs.DELTAS) if sampler == "svgd-rd" else 1)
     assert drawn.chosen.delta in (nesbs.DELTAS if sampler == "svgd-rd" else (None,))
 
 
 def test_a_deep_ensemble_is_the_pool_s_best_several_times(found: Answer) -> None:
-    drawn = again(found, sampler="deep", pool=4)._draw()
+    drawn = again(found, sampler="deep", pool=4).draw()
     assert drawn.evaluations == len(drawn.scored) == 4
     assert len(set(drawn.chosen.architectures)) == 1
     assert drawn.chosen.loss == min(one.loss for one in drawn.scored)
@@ -128,7 +128,7 @@ def test_limits_are_on_the_sum_of_the_members(found: Answer) -> None:
     limit = 14_000.0
     for sampler in ("svgd-rd", "uniform", "nes-rs", "deep"):
         method = again(found, {"params": limit}, sampler=sampler, candidates=1, pool=12)
-        for one in method._draw().scored:
+        for one in method.draw().scored:
             cells = [NASBENCH201.parse(text) for text in one.architectures]
             assert sum(NASBENCH201.cost(cell, method.context.task.scale).params for cell in cells) <= limit
     least = min(NASBENCH201.cost(NASBENCH201.parse(text), method.context.task.scale).params for text in (
@@ -138,12 +138,12 @@ def test_limits_are_on_the_sum_of_the_members(found: Answer) -> None:
         again(found, {"params": 2.0 * least - 1}).check()
     for sampler in ("uniform", "nes-rs"):
         with pytest.raises(InfeasibleError, match="in the sum of its members"):
-            again(found, {"params": 1.0}, sampler=sampler, candidates=1, pool=3)._draw()
+            again(found, {"params": 1.0}, sampler=sampler, candidates=1, pool=3).draw()
 
 
 def test_particles_on_one_architecture_are_an_error_that_offers_delta(found: Answer) -> None:
     with pytest.raises(InputError, match=r"different architectures.*all fall on fewer.*Raise --delta"):
-        again(found, temperature=1e-4, delta=-1.0, candidates=1)._draw()
+        again(found, temperature=1e-4, delta=-1.0, candidates=1).draw()
 
 
 @pytest.mark.parametrize(

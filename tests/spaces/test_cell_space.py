@@ -15,6 +15,7 @@ import archwright as aw
 from archwright.errors import InputError
 from archwright.registry import Entry
 from archwright.spaces.cell_space import as_cell_space
+from archwright.spaces.choice_space import ChoiceSpace
 from archwright.spaces.darts import DARTS
 from archwright.spaces.mbconv import MBCONV
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_2
@@ -81,6 +82,11 @@ def test_an_inherited_network_computes_what_the_supernet_does(space):
         with torch.no_grad():
             ours = supernet.inherit(architecture).double().train()(x)
             assert torch.allclose(ours, supernet(x, weights), atol=1e-9)
+
+
+def test_a_space_without_networks_has_none_to_score():
+    with pytest.raises(InputError, match="builds none"):
+        ChoiceSpace({"depth": [2, 3]}).proxy_scale(4, 1, 10, 8, 3)
 
 
 def test_other_spaces_are_refused_before_a_folder_exists(tmp_path):

@@ -21,7 +21,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from archwright.data import Augmentation, Batches
+from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Item, run_items
@@ -248,7 +248,7 @@ class Rsps(SearchMethod):
     def _train_batches(self) -> Batches:
         data = self.context.task.data
         seed = int(self.context.rng("order").integers(2**31))
-        augment = replace(Augmentation.default_for(data), cutout=0)
+        augment = self.context.task.augmentation(cutout=0)
         size = min(self.options.supernet_batch, len(data.train))
         return Batches(data, "train", size, seed=seed, augment=augment, device=self.context.device.torch)
 

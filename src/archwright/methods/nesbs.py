@@ -31,7 +31,7 @@ from pydantic import Field
 from torch import Tensor
 
 from archwright.costs.limits import check_reachable, met
-from archwright.data import Augmentation, Batches
+from archwright.data import Batches
 from archwright.ensembles import Mean
 from archwright.errors import InfeasibleError, InputError
 from archwright.runs.checkpoints import Checkpoints
@@ -268,7 +268,7 @@ class Nesbs(Method):
         first = [Stage("supernet", "train the supernet", self._train_supernet)]
         if self.needs_posterior:
             first.append(Stage("posterior", "fit the posterior of architectures", self._fit_posterior))
-        first.append(Stage("ensembles", "draw and score ensembles", self._draw))
+        first.append(Stage("ensembles", "draw and score ensembles", self.draw))
         members = [Stage(f"member-{k}", f"train member {k + 1} of {n}", self._training(k)) for k in range(n)]
         return [*first, *members, Stage("answer", "average and test", self._answer)]
 
@@ -305,7 +305,7 @@ class Nesbs(Method):
             seed=int(context.rng("order of a part", part).integers(2**31)),
             indices=indices,
             device=context.device.torch,
-            augment=Augmentation.default_for(data) if augmented else None,
+            augment=context.task.augmentation() if augmented else None,
         )
 
     def fresh_supernet(self) -> CellSupernet:
@@ -428,7 +428,8 @@ class Nesbs(Method):
 
     # --- ensembles ---
 
-    def _draw(self) -> Drawn:
+    def draw(self) -> Drawn:
+        """Draw and score ensembles, and choose the best."""
         context, o = self.context, self.options
         with context.progress.task("networks with inherited weights", self._most_networks) as bar:
             inherited = self.inherited(seen=bar.advance, store=context.run.checkpoints("ensembles"))

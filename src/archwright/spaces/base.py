@@ -139,7 +139,11 @@ class Space(ABC, Generic[A]):
     """Image size at which training-free scores of the space's small networks rank it well, in pixels."""
 
     def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
-        """The scale of the small networks that training-free metrics score."""
+        """The scale of the small networks that training-free metrics score; refused where there are none."""
+        if not self.builds_networks:
+            raise InputError(
+                "a space with networks for training-free scores", f"the space {self.name!r}, which builds none"
+            )
         return Scale(channels, cells, classes, image_size, image_channels)
 
     @property
