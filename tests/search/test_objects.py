@@ -14,6 +14,7 @@ import archwright as aw
 from archwright.data import from_object, load
 from archwright.errors import ArchwrightError, InputError, Interrupted
 from archwright.runs.run import Run
+from archwright.search.registry import methods
 
 CHOICES = {"a": range(5), "b": range(5), "c": range(5)}
 SPACE = aw.ChoiceSpace(CHOICES)
@@ -231,6 +232,19 @@ def test_own_augmentation_changes_the_training(images) -> None:
 def test_what_cannot_work_is_refused_before_anything_is_written(wrong, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         aw.search("random", run=tmp_path / "run", **{"space": SPACE, **wrong})
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("method", [entry.name for entry in methods])
+def test_every_method_refuses_objects_that_it_cannot_use(method: str, tmp_path: Path) -> None:
+    chosen = methods.get(method)
+    settings = {"space": chosen.default_space, "data": "digits", "run": tmp_path / "run"}
+    if not chosen.evaluates:
+        with pytest.raises(InputError, match="random, evolution"):
+            aw.search(method, evaluate=score, **settings)
+    for wrong in ({"augment": "json:no_such"}, {"augment": "crop=99"}, {"augment": 3}, {"split": "1,2,3,4"}):
+        with pytest.raises(InputError):
+            aw.search(method, **settings, **wrong)
     assert not (tmp_path / "run").exists()
 
 

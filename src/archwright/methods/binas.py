@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from archwright.costs.measure import measure
+from archwright.data.augmentation import OwnAugmentation
 from archwright.data.detail import sufficient_size
 from archwright.errors import InputError
 from archwright.export import has_onnx
@@ -104,6 +105,9 @@ class Binas(Method):
         recipe = self.context.task.recipe
         if recipe.drop_path or recipe.auxiliary_weight:
             raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
+        self.check_own()
+        if self.options.tune_autoaugment and isinstance(self.context.task.augmentation(), OwnAugmentation):
+            raise InputError("no AutoAugment (--tune-autoaugment) beside an augmentation of your own", c.augment)
         _ = self.space, self.tables.timing
         self.plan.check()
         self.tables.check()

@@ -31,7 +31,7 @@ from pydantic import Field
 from torch import Tensor
 
 from archwright.costs.limits import check_reachable, met
-from archwright.data import Augmentation, Batches
+from archwright.data import Batches
 from archwright.ensembles import Mean
 from archwright.errors import InfeasibleError, InputError
 from archwright.runs.checkpoints import Checkpoints
@@ -305,7 +305,7 @@ class Nesbs(Method):
             seed=int(context.rng("order of a part", part).integers(2**31)),
             indices=indices,
             device=context.device.torch,
-            augment=Augmentation.default_for(data) if augmented else None,
+            augment=context.task.augmentation() if augmented else None,
         )
 
     def fresh_supernet(self) -> CellSupernet:

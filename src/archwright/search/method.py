@@ -121,18 +121,23 @@ class Method(ABC):
         _ = task.table, task.recipe
         if task.table is None and c.data is None and c.evaluate is None:
             raise InputError("data (--data), a benchmark (--benchmark) or a function (--evaluate)", "none of them")
-        if c.evaluate is not None and not self.evaluates:
-            raise InputError(
-                "a method that evaluates architectures beside your own function (random, evolution, hnas)",
-                repr(self.name),
-            )
-        task.check_own(sends_away=c.executor != "here")
+        self.check_own()
         _ = task.scale, task.final_recipe
         if c.data is not None:
             task.check_recipe()
         if c.onnx and not has_onnx():
             raise missing_extra("onnx", "onnx", "writing ONNX files")
         task.check_limits(context.rng("limits"))
+
+    def check_own(self) -> None:
+        """Refuse objects of the user that this method has no use for, or that cannot be used."""
+        c = self.context.configuration
+        if c.evaluate is not None and not self.evaluates:
+            raise InputError(
+                "a method that evaluates architectures beside your own function (random, evolution, hnas)",
+                repr(self.name),
+            )
+        self.context.task.check_own(sends_away=c.executor != "here")
 
     @property
     def counts_epochs(self) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 
 from archwright.errors import InputError
 from archwright.search.configuration import Configuration
-from archwright.search.method import Method, SearchMethod
+from archwright.search.method import Method
+from archwright.search.proposals import ProposalSearch
 
 FEWEST = 8
 """Evaluations below which a search is no search; the training is shortened before there are fewer."""
@@ -38,8 +39,8 @@ def cut(method: Method, seconds: float, budget: float) -> tuple[Configuration, f
     c = method.context.configuration
     changes: dict[str, Any] = {}
     options = dict(c.options)
-    if seconds > budget and isinstance(method, SearchMethod) and method.rounds:
-        count, total = method.options.model_dump()["evaluations"], method.rounds + method.final_rounds
+    if seconds > budget and isinstance(method, ProposalSearch):
+        count, total = method.count, method.rounds + method.final_rounds
         each = seconds / total
         fitting = floor((budget / each - method.final_rounds) * count / method.rounds)
         options["evaluations"] = max(min(count, FEWEST), min(count, fitting))
