@@ -145,7 +145,8 @@ class Kept:
 
     def ensemble(self, sampler: str) -> Ensemble:
         """The ensemble of ``sampler``, trained from scratch."""
-        members, seen = [], []
+        members: list[Model] = []
+        seen: list[Architecture] = []
         for architecture in self.chosen(sampler):
             members.append(self.trained(architecture, seen.count(architecture)))
             seen.append(architecture)
@@ -397,8 +398,8 @@ def figure_5_3(settings: Settings) -> Outcome:
             curves.setdefault((size, LABELS[name]), []).append(values)
         curves.setdefault((size, "best single network"), []).append([_single_best(budgeted)] * len(BUDGETS))
     rows = []
-    for (size, label), values in curves.items():
-        for budget, column in zip(BUDGETS, zip(*values, strict=True), strict=True):
+    for (size, label), over in curves.items():
+        for budget, column in zip(BUDGETS, zip(*over, strict=True), strict=True):
             rows.append(Row.of(f"n = {size} {label}, {budget} ensembles", "test error %", None, column))
     return Outcome(scale_text(seeds), rows, [settings.images_note(), *FIGURE_NOTES])
 
