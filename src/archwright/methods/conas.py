@@ -75,8 +75,8 @@ class RspsOptions(Options):
         None, ge=2, description="sub-graphs to measure; the paper's 3000 for DARTS, 300 else"
     )
     subgraphs: Literal["bits", "cells"] = Field("cells", description="what is measured: random bits, or architectures")
-    images: int = Field(640, ge=2, description="validation images of a measurement")
-    measure_batch: int = Field(128, ge=2, description="images a forward pass")
+    images: int = Field(512, ge=2, description="validation images of a measurement, in whole batches")
+    measure_batch: int = Field(256, ge=2, description="images a forward pass")
     norms: Literal["batch", "recalibrated"] = Field(
         "batch", description="batch-norm statistics of a measurement: its batches' own, or of training images"
     )
@@ -305,12 +305,15 @@ class Rsps(SearchMethod):
     @property
     def _measured_by(self) -> dict[str, Json]:
         """What decides a measurement beside the sub-graph and where things are."""
-        o, task = self.options, self.context.task
+        o = self.options
+        images = min(o.images, len(self.context.task.data.validation))
+        if images > o.measure_batch:  # a smaller last batch would be normalised by statistics of its own quality
+            images -= images % o.measure_batch
         return {
             "space": self.space.supernet_name,
             "scale": self._scale.to_dict(),
             "seed": self.context.configuration.seed,
-            "images": min(o.images, len(task.data.validation)),
+            "images": images,
             "batch": o.measure_batch,
             "norms": o.norms,
         }

@@ -159,9 +159,9 @@ TABLE_1_SETTINGS: dict[str, Any] = {
     "cells": 3,
     "threads": 1,
     "epochs": 1,
-    "final_epochs": 4,
+    "final_epochs": 3,
 }
-TABLE_1_SEARCH: dict[str, Any] = {"supernet_epochs": 3, "measurements": 300, "images": 256}
+TABLE_1_SEARCH: dict[str, Any] = {"supernet_epochs": 2, "supernet_batch": 128, "measurements": 200, "images": 256}
 TABLE_1_RECOVERY: dict[str, Any] = {"rounds": 1}
 
 
