@@ -639,7 +639,7 @@ def read_supernet(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["space", "scale", "data"])
-@pytest.mark.parametrize("new", [ABSENT, None, 7, "many", [], {}], ids=str)
+@pytest.mark.parametrize("new", [ABSENT, None, 7, "many", [], {}], ids=["absent", "None", "7", "many", "[]", "{}"])
 def test_a_supernet_with_other_facts_is_refused(
     name: str, new: Any, refused: Any, tmp_path: Path, supernet: Path
 ) -> None:
