@@ -11,6 +11,7 @@ import pytest
 from archwright.errors import InputError
 from archwright.methods import conas
 from archwright.methods.conas import meaning, measure_subgraph, plot_polynomial, strongest_terms
+from archwright.report.page import report_run
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
@@ -202,3 +203,9 @@ def test_the_polynomial_in_words(tmp_path: Path) -> None:
     ]
     plot_polynomial(polynomial, ["a", "b", "c"], tmp_path / "p.png")
     assert (tmp_path / "p.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_the_report_says_why(first: Answer) -> None:
+    page = report_run(first.folder).read_text()
+    assert first.details["insights"][0].split(" (")[0].split(">")[0] in page
+    assert "polynomial" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from archwright.errors import InfeasibleError, InputError
 from archwright.methods import nesbs
 from archwright.methods.nesbs import Nesbs, distinct, greedy, mean_loss
 from archwright.models import load_model
+from archwright.report.page import run_page
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
@@ -58,6 +60,16 @@ def test_the_answer_is_an_ensemble_of_different_trained_members(found: Answer) -
     assert len(report["member_latency_ms"]) == 2
     weights = [next(iter(one.network.parameters())) for one in ensemble.members]
     assert not torch.equal(weights[0], weights[1])
+
+
+def test_the_page_shows_the_members_alone_and_together(found: Answer) -> None:
+    text = run_page(Run.open(found.folder))
+    assert "all together" in text
+    for number, one in enumerate(found.members, 1):
+        assert f"member {number}" in text
+        assert f"{one.accuracy:.2f} %" in text
+        assert escape(one.architecture) in text
+    assert text.count('class="drawing"') == 2
 
 
 def test_the_chosen_ensemble_has_the_least_loss_of_those_scored(found: Answer) -> None:
@@ -150,7 +162,6 @@ def test_particles_on_one_architecture_are_an_error_that_offers_delta(found: Ans
     ("settings", "message"),
     [
         ({"size": 1}, "size"),
-        ({"size": 20_000}, "at most 15625 members"),
         ({"sampler": "nes-rs", "size": 4, "pool": 3}, "a pool at least as large"),
         ({"limits": {"latency_ms": 3.0}}, "limits on params or macs"),
         ({"benchmark": "nb201"}, "no benchmark"),
@@ -166,6 +177,12 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     with pytest.raises(InputError, match=message):
         search("nesbs", run=tmp_path / "run", **{**SMALL, **QUICK, **settings})
     assert not (tmp_path / "run").exists()
+
+
+def test_more_members_than_architectures_are_refused(found: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(NASBENCH201), "size", 3)
+    with pytest.raises(InputError, match="at most 3 members, all different, got --size 4"):
+        again(found, size=4).check()
 
 
 def test_best_response_fits_the_posterior_with_the_supernet(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,14 @@ def test_a_misspelt_device_beside_a_table_is_refused(nb201: CompactTable) -> Non
     with pytest.raises(InputError, match="pixel3"):
         compute_device(Configuration(method="random", benchmark="nb201", device="pixl3"))
     assert compute_device(Configuration(method="random", benchmark="nb201", device="pixel3")).name
+
+
+def test_files_of_the_user_are_kept_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = {"space": "choices:space.json", "evaluate": "mine.py:score", "augment": "sub/mine.py:noise", "data": "digits"}
+    made = Configuration(method="random", **own)
+    assert made.space == f"choices:{tmp_path}/space.json"
+    assert made.evaluate == f"{tmp_path}/mine.py:score"
+    assert made.augment == f"{tmp_path}/sub/mine.py:noise"
+    for text in ("nasbench201", 'choices:{"a": [1, 2], "b": ["x.py:y"]}', "json:dumps", "crop=4,flip"):
+        assert Configuration(method="random", space=text).space == text

@@ -83,29 +83,6 @@ def test_the_density_of_architectures_by_autograd() -> None:
     assert np.allclose(density.gradient(x), torch.autograd.grad(total, points)[0].numpy())
 
 
-def test_decoding_is_the_nearest_one_hot() -> None:
-    density = svgd.ArchitectureDensity(np.full((4, 3), 1 / 3))
-    x = np.random.default_rng(1).standard_normal((6, 12))
-    distances = ((x.reshape(6, 4, 1, 3) - np.eye(3)) ** 2).sum(axis=3)
-    assert np.array_equal(density.decode(x), distances.argmin(axis=2))
-
-
-def test_sure_operations_are_chosen_by_both_samplers() -> None:
-    p = np.full((6, 5), 1e-9)
-    p[np.arange(6), [0, 1, 2, 3, 4, 0]] = 1
-    density = svgd.ArchitectureDensity(p / p.sum(axis=1, keepdims=True))
-    rng = np.random.default_rng(0)
-    assert (svgd.monte_carlo(density, 20, rng) == [0, 1, 2, 3, 4, 0]).all()
-    assert (svgd.sample_architectures(density, 3, rng, delta=-1.0) == [0, 1, 2, 3, 4, 0]).all()
-
-
-def test_monte_carlo_has_the_posteriors_frequencies() -> None:
-    p = np.array([[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
-    drawn = svgd.monte_carlo(svgd.ArchitectureDensity(p), 20_000, np.random.default_rng(0))
-    for slot in range(2):
-        assert np.allclose(np.bincount(drawn[:, slot], minlength=3) / 20_000, p[slot], atol=0.015)
-
-
 def test_a_flat_temperature_makes_a_uniform_posterior() -> None:
     logits = np.array([[3.0, 0.0]])
     assert np.allclose(svgd.tempered(logits, 1e9), 0.5)

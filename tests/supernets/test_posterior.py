@@ -86,6 +86,14 @@ def test_particles_are_architectures_near_the_posterior_s_best(name: str) -> Non
         assert {one.operations for one in found} == {(1,) * 6}
 
 
+def test_a_particle_is_decoded_to_its_nearest_operations() -> None:
+    """Eq. 5.9, against distances to the one-hot vectors."""
+    point = np.random.default_rng(1).standard_normal((6, 4))
+    nearest = ((point[:, None, :] - np.eye(4)) ** 2).sum(axis=2).argmin(axis=1)
+    found = Sampler(NASBENCH201)._derived({"cell": point})
+    assert found.operations == tuple(nearest + 1)
+
+
 def test_more_delta_more_architectures() -> None:
     """A sharp but not certain posterior: repelled particles are different cells, attracted ones the same."""
     rows = np.tile(np.array([1.0, 0.0, 0.5, 0.2]), (6, 1))

@@ -71,10 +71,9 @@ def adversarial(
         )
     if not 0 < eps <= 1:
         raise InputError("a largest change eps in (0, 1]", str(eps))
-    try:
-        from art.estimators.classification import PyTorchClassifier
-    except ImportError as error:
-        raise missing_extra("adversarial-robustness-toolbox", "robustness", "attacks") from error
+    require_toolbox()
+    from art.estimators.classification import PyTorchClassifier
+
     device = next(iter(network.parameters())).device
     estimator = PyTorchClassifier(
         network.eval(),
@@ -88,6 +87,14 @@ def adversarial(
     with _seeded(seed):
         found = _make(attack, estimator, eps).generate(x=images.cpu().numpy().astype(np.float32), y=truth)
     return torch.from_numpy(np.asarray(found, dtype=np.float32))
+
+
+def require_toolbox() -> None:
+    """Refuse to go on without the optional package; a study says so before it trains what it would attack."""
+    try:
+        import art.estimators.classification  # noqa: F401
+    except ImportError as error:
+        raise missing_extra("adversarial-robustness-toolbox", "robustness", "attacks") from error
 
 
 def _range(images: Tensor) -> str:

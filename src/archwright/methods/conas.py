@@ -289,7 +289,7 @@ class Rsps(SearchMethod):
                 checkpoints=context.run.checkpoints("supernet"),
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
-                on_epoch=lambda epoch, metrics: context.run.event("epoch", epoch=epoch, **metrics),
+                on_epoch=context.run.on_epoch("supernet"),
             )
         save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
         return SupernetTrained(bits=self.bits.n, losses=[round(one["loss"], 4) for one in history])
@@ -448,6 +448,11 @@ class Conas(Rsps):
     def _answer(self, stage: str) -> Found:
         """Also says what was recovered."""
         details = self.result(stage, SubgraphChoice).model_dump(include={"subgraph", "subgraph_loss", "rounds"})
+        details["insights"] = [
+            f"The loss is lower with {' and '.join(term['bits'])} {meaning(term['bits'], term['coefficient'])} "
+            f"(coefficient {term['coefficient']:+.4f})."
+            for term in details["rounds"][0]["terms"][:8]
+        ]
         return super()._answer(stage).model_copy(update={"details": details})
 
     def _every_place_on(self, x: Signs) -> bool:
@@ -510,7 +515,8 @@ class Conas(Rsps):
             f"{value:+.4f}  {meaning(monomial, value):<9} {' * '.join(self._names(monomial))}"
             for monomial, value in strongest_terms(rounds[0].recovery.polynomial)
         ]
-        self.context.progress.say("What the loss depends on (coefficient, what lowers it, bits):\n" + "\n".join(lines))
+        for line in ("What the loss depends on (coefficient, what lowers it, bits):", *lines):
+            self.context.progress.say(line)
 
     def _names(self, monomial: Sequence[int]) -> list[str]:
         return [self.bits.names[bit] for bit in monomial]
@@ -525,7 +531,7 @@ def strongest_terms(polynomial: Polynomial) -> list[tuple[tuple[int, ...], float
     return sorted(terms, key=lambda term: -abs(term[1]))
 
 
-def meaning(monomial: Sequence[int], value: float) -> str:
+def meaning(monomial: Sequence[object], value: float) -> str:
     """What lowers the loss: a single bit on or off, a pair alike (both on or both off) or unlike."""
     if len(monomial) == 1:
         return "on" if value < 0 else "off"

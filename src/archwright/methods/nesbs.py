@@ -44,6 +44,7 @@ from archwright.search.values import StageResult, Trained
 from archwright.solvers.svgd import Floats, average_test_error, ensemble_error, pairwise_disagreement
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
+from archwright.spaces.topology import topology_json
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
 from archwright.supernets.measure import BATCH, predict
@@ -475,8 +476,10 @@ class Nesbs(Method):
         members = []
         for number, text in enumerate(chosen.architectures):
             alone = self.result(f"member-{number}", Trained)
-            costs = task.costs(self.space.parse(text))
-            members.append(Candidate(architecture=text, scale=task.scale.to_dict(), **alone.model_dump(), **costs))
+            architecture = self.space.parse(text)
+            known = {**alone.model_dump(), **task.costs(architecture)}
+            topology, scale = topology_json(architecture) or None, task.scale.to_dict()
+            members.append(Candidate(architecture=text, topology=topology, scale=scale, **known))
         best = Candidate(
             architecture=json.dumps(chosen.architectures),
             search_accuracy=100 - chosen.error,

@@ -62,7 +62,14 @@ def run_page(run: Run) -> str:
     parts = [f"<h1>{escape(title)}, seed {asked['seed']}</h1>"]
     parts += _found(run, answer) if answer is not None else [_under_way(run)]
     if answer is not None:
-        parts += [_models(answer), _beside(answer), _use(run, answer), _front(answer), _drawing(asked, answer)]
+        parts += [
+            _models(answer),
+            _members(answer),
+            _beside(answer),
+            _use(run, answer),
+            _front(answer),
+            _drawing(asked, answer),
+        ]
         parts.append(_insights(answer))
     parts += [_progress(run, events), _diagnostics(events), _pictures(run), _times(run, events), _asked(run)]
     return page(escape(title), "".join(part for part in parts if part))
@@ -140,6 +147,20 @@ def _models(answer: Answer) -> str:
     return section("For each limit", f'<div class="wide">{table}</div>')
 
 
+def _members(answer: Answer) -> str:
+    """What the members of an ensemble do alone and together."""
+    if not answer.members or answer.best.accuracy is None:
+        return ""
+    rows = [("all together", answer.best.accuracy, _accuracy(answer.best), True)]
+    for number, one in enumerate(answer.members, 1):
+        size = f", {one.params:,} parameters" if one.params is not None else ""
+        rows.append((f"member {number}", one.accuracy or 0.0, _accuracy(one) + size, False))
+    known = answer.best.details or {}
+    words = {"ate": "mean error of a member", "ppd": "two members disagree", "ece": "calibration error"}
+    facts = "".join(_fact(text, f"{known[name]:.2f} %") for name, text in words.items() if name in known)
+    return section("Members", bars(rows, 100.0) + f'<div class="facts">{facts}</div>')
+
+
 def _accuracy(one: Candidate) -> str:
     if one.accuracy is None:
         return ""
@@ -210,22 +231,26 @@ def _mark(one: Candidate, axis: str, chosen: bool) -> Mark:
 
 
 def _drawing(asked: Mapping[str, Json], answer: Answer) -> str:
-    """Cells as graphs; other networks as their text."""
+    """Cells as graphs, of an ensemble each member's; other networks as their text."""
+    return section("The network", "".join(_drawn(asked, one) for one in answer.members or [answer.best]))
+
+
+def _drawn(asked: Mapping[str, Json], one: Candidate) -> str:
     try:
         space: Space[Any] = spaces.get(asked["space"])
-        architecture: Any = space.parse(answer.best.architecture)
+        architecture: Any = space.parse(one.architecture)
     except (ArchwrightError, ImportError):  # of a space that is not here
         architecture = None
-    text = f"<p><code>{escape(answer.best.architecture)}</code></p>"
+    text = f"<p><code>{escape(one.architecture)}</code></p>"
     if not isinstance(architecture, CellPair | Cell201):
-        return section("The network", text)
+        return text
     said = ""
-    for name, cell in (answer.best.topology or {}).items():
+    for name, cell in (one.topology or {}).items():
         said += (
             f"<p>{escape(name)}: width {cell['width']:g} c, depth {cell['depth']}, "
             f"{cell.get('skip_share', 0):.0%} skip connections.</p>"
         )
-    return section("The network", f'<div class="drawing">{draw_cells(architecture)}</div>{said}{text}')
+    return f'<div class="drawing">{draw_cells(architecture)}</div>{said}{text}'
 
 
 def _insights(answer: Answer) -> str:

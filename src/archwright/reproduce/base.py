@@ -28,6 +28,7 @@ from archwright.tables.base import load_benchmark
 from archwright.tables.locate import shared_data
 
 _THESIS4 = "archwright.reproduce.thesis4"
+_THESIS5 = "archwright.reproduce.thesis5"
 _THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
 _STUDIES7 = "archwright.reproduce.thesis7_studies"
 
@@ -75,6 +76,15 @@ reproductions = Registry(
     Entry("thesis-fig4.5", f"{_THESIS4}:figure_4_5", "convergence of variants of the operations"),
     Entry("thesis-fig4.6", f"{_THESIS4}:figure_4_6", "loss landscapes and sharpness of DARTS' cell and variants"),
     Entry("thesis-fig4.7", f"{_THESIS4}:figure_4_7", "gradient variance around the same networks"),
+    Entry("thesis-5.1", f"{_THESIS5}:table_5_1", "ensembles of three on NAS-Bench-201, trained from scratch"),
+    Entry("thesis-5.4", f"{_THESIS5}:table_5_4", "attack one member, defend with the ensemble"),
+    Entry("thesis-5.5", f"{_THESIS5}:table_5_5", "errors of members and their disagreement"),
+    Entry("thesis-5.6", f"{_THESIS5}:table_5_6", "estimated against true errors of ensembles"),
+    Entry("thesis-5.7", f"{_THESIS5}:table_5_7", "post-training and best-response posteriors"),
+    Entry("thesis-fig5.2", f"{_THESIS5}:figure_5_2", "SVGD-RD on a mixture of Gaussians: distance by delta"),
+    Entry("thesis-fig5.3", f"{_THESIS5}:figure_5_3", "ensemble searches against their budget, inherited weights"),
+    Entry("thesis-fig5.6", f"{_THESIS5}:figure_5_6", "Monte Carlo and SVGD-RD by the posterior's temperature"),
+    Entry("thesis-fig5.7", f"{_THESIS5}:figure_5_7", "SVGD-RD by delta and temperature"),
 )
 
 

@@ -53,19 +53,32 @@ Source = Annotated[str | None, AfterValidator(_absolute_source)]
 """A named data set or table, with the path of a file or folder after a colon where it is the user's own."""
 
 
+def _absolute_object(text: str) -> str:
+    """``mine.py:score`` and ``choices:space.json`` with the whole path; what names no file stays as it is."""
+    if text.startswith("choices:"):
+        choices = text.removeprefix("choices:")
+        return text if choices.lstrip().startswith("{") else f"choices:{_absolute(choices)}"
+    place, _, name = text.rpartition(":")
+    return f"{_absolute(place)}:{name}" if place.endswith(".py") else text
+
+
+Own = Annotated[str, AfterValidator(_absolute_object)]
+"""Something registered, or an object of the user's as ``MODULE:OBJECT`` or ``FILE.py:OBJECT``."""
+
+
 class Configuration(BaseModel):
     """Everything that decides a search's answer, and where it runs."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = Field(description="name of the search method")
-    space: str = Field(
+    space: Own = Field(
         "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
     )
     data: Source = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
     benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
     dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
-    evaluate: str | None = Field(
+    evaluate: Own | None = Field(
         None, description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION; higher is better"
     )
     minutes: float | None = Field(
@@ -89,7 +102,7 @@ class Configuration(BaseModel):
     split: tuple[float, ...] | None = Field(
         None, description="shares of train, validation and test, as 70,15,15; without those that the data name"
     )
-    augment: str = Field(
+    augment: Own = Field(
         "default", description="of training images: default, off, a list as crop=4,flip,cutout=8, or MODULE:FUNCTION"
     )
     image_size: int | None = Field(None, ge=1, le=MOST_PIXELS, description="side images are resized to")

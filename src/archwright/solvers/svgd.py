@@ -186,28 +186,6 @@ class ArchitectureDensity:
         found: Floats = ((_softmax(logits) - points) / operations).reshape(len(x), -1)
         return found
 
-    def decode(self, x: Floats) -> Ints:
-        """The nearest operation of every slot (eq. 5.9), (n, slots): the largest entry of each row."""
-        slots, operations = self.probabilities.shape
-        nearest: Ints = x.reshape(len(x), slots, operations).argmax(axis=2).astype(np.int64)
-        return nearest
-
-
-def sample_architectures(
-    density: ArchitectureDensity, count: int, rng: np.random.Generator, *, delta: float, steps: int = 1000
-) -> Ints:
-    """``count`` choices of operations (count, slots) by SVGD-RD from standard Gaussian particles."""
-    start = rng.standard_normal((count, density.size))
-    return density.decode(sample(density.gradient, start, delta=delta, steps=steps))
-
-
-def monte_carlo(density: ArchitectureDensity, count: int, rng: np.random.Generator) -> Ints:
-    """``count`` independent choices (count, slots) from the discrete posterior (algorithm 5.2)."""
-    cumulative = density.probabilities.cumsum(axis=1)
-    drawn = rng.random((count, len(cumulative), 1)) * cumulative[None, :, -1:]
-    chosen: Ints = (drawn > cumulative[None]).sum(axis=2).astype(np.int64)
-    return chosen
-
 
 # --- ensembles from predictions --------------------------------------------------------------------------------------
 
