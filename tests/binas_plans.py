@@ -12,16 +12,15 @@ from archwright.runs.run import Run
 from archwright.spaces.compact import Compact, scale_for
 
 PLAN = Plan(
-    seconds=0.1,
+    seconds=0.24,
     candidates=2,
-    candidate_seconds=0.02,
     answer_seconds=0.03,
-    longest_step_ms=50.0,
+    least_step_ms=50.0,
     overhead_ms=1.0,
     plain_step_ms=10.0,
     step_factor=1.0,
 )
-"""Two to ten steps a network."""
+"""A few steps a network; networks with steps of up to 50 ms are looked at."""
 
 
 def space_of(image_size: int = 8, classes: int = 2, image_channels: int = 1) -> Compact:

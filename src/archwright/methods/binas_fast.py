@@ -183,9 +183,9 @@ class FastPlan:
         seconds = max((1 - KEPT_BACK) * self.seconds - spent, LEAST_TRAINING * self.seconds) * min(1.0, share)
         plan = make_plan(seconds, len(limit_sets), factor, self._overhead_ms(), self._plain_step_ms(), least)
         proposed = {one["architecture"] for limits in limit_sets for one in self.trunk(plan).propose(limits, plan)}
-        plan = plan.for_candidates(len(proposed))
+        each = plan.candidate_seconds(len(proposed))
         context.progress.say(
-            f"Plan: {len(proposed)} networks tried for {plan.candidate_seconds:.3g} s each, then {len(limit_sets)} "
+            f"Plan: {len(proposed)} networks tried for {each:.3g} s each, then {len(limit_sets)} "
             f"times {plan.answer_seconds:.3g} s for the answers, and as much once for a plain network beside them."
         )
         return plan
@@ -252,9 +252,8 @@ class FastPlan:
         plan = self.plan
         trunk, limit_sets = self.trunk(plan), self.tables.limit_sets
         proposals = {one["architecture"]: one for limits in limit_sets for one in trunk.propose(limits, plan)}
-        steps = sum(plan.steps(plan.candidate_seconds, one["costs"][STEP]) for one in proposals.values())
-        with self.context.progress.task("trying networks", steps) as bar:
-            found = [trunk.candidate(one, plan, bar) for one in proposals.values()]
+        trunk.candidate_seconds = plan.candidate_seconds(len(proposals))
+        found = [trunk.candidate(one, plan) for one in proposals.values()]
         best = max(found, key=order)
         self.context.progress.say(f"Tried {len(found)} networks: the best has {best.validation_accuracy:.1f} %.")
         return CandidatesResult(networks=[one.name for one in found])
@@ -263,15 +262,16 @@ class FastPlan:
         """One training a limit, the tightest first."""
         plan, run = self.plan, self.context.run
         trunk, log = self.trunk(plan), run.items("answers")
+        tried = CandidatesResult.model_validate(run.stage_result("candidates")).networks
+        trunk.candidate_seconds = plan.candidate_seconds(len(tried))
         limit_sets = sorted(self.tables.limit_sets, key=lambda limits: list(limits.values()))
-        with self.context.progress.task("training", len(limit_sets) * plan.plain_steps) as bar:
-            for limits in limit_sets:
-                key = json.dumps(limits)
-                if key not in log.done:
-                    for proposal in trunk.propose(limits, plan):
-                        trunk.candidate(proposal, plan, bar)  # a limit that came later has not been tried for
-                    log.record(key, trunk.train_answer(limits, plan, bar))
-                    self.context.progress.say(self._sentence(limits, log.done[key], trunk.trained()))
+        for limits in limit_sets:
+            key = json.dumps(limits)
+            if key not in log.done:
+                for proposal in trunk.propose(limits, plan):
+                    trunk.candidate(proposal, plan)  # a limit that came later has not been tried for
+                log.record(key, trunk.train_answer(limits, plan))
+                self.context.progress.say(self._sentence(limits, log.done[key], trunk.trained()))
         return TrainResult(answers=[log.done[json.dumps(limits)] for limits in limit_sets])
 
     @staticmethod

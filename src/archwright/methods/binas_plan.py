@@ -43,9 +43,8 @@ class Plan(StageResult):
     Attributes:
         seconds: of training, all in all.
         candidates: networks that are trained shortly for each limit, at most.
-        candidate_seconds: for each of them.
         answer_seconds: for each answer, and for the plain network beside it.
-        longest_step_ms: of a network that is looked at.
+        least_step_ms: of the quickest network.
         overhead_ms: a step's share of loading and augmenting the images.
         plain_step_ms: one step of the plain network, with that share.
         step_factor: times the table of step times, which is of small batches, gives steps of the real ones.
@@ -53,9 +52,8 @@ class Plan(StageResult):
 
     seconds: float = Field(gt=0)
     candidates: int = Field(ge=1)
-    candidate_seconds: float = Field(gt=0)
     answer_seconds: float = Field(gt=0)
-    longest_step_ms: float = Field(gt=0)
+    least_step_ms: float = Field(gt=0)
     overhead_ms: float = Field(ge=0)
     plain_step_ms: float = Field(gt=0)
     step_factor: float = Field(gt=0)
@@ -64,9 +62,14 @@ class Plan(StageResult):
         """Steps of a network that fit into ``seconds``."""
         return max(1, round(1000 * seconds / (step_ms + self.overhead_ms)))
 
-    def for_candidates(self, count: int) -> Plan:
-        """The plan when so many networks were proposed, over all limits: they share the time for candidates."""
-        return self.model_copy(update={"candidate_seconds": CANDIDATE_SHARE * self.seconds / count})
+    def candidate_seconds(self, count: int) -> float:
+        """For each of ``count`` networks that were proposed, over all limits."""
+        return CANDIDATE_SHARE * self.seconds / count
+
+    @property
+    def longest_step_ms(self) -> float:
+        """Of a network that is looked at; the quickest one always is."""
+        return max(1000 * self.answer_seconds / FEWEST_STEPS - self.overhead_ms, self.least_step_ms)
 
     @property
     def plain_steps(self) -> int:
@@ -87,16 +90,11 @@ def make_plan(
         plain_step_ms: of the plain network, without its images.
         least_step_ms: of the quickest network of the space.
     """
-    searching = CANDIDATE_SHARE * seconds
-    each = (seconds - searching) / (limits + 1)
-    candidates = max(2, min(6, round(6 / limits)))
-    longest = max(1000 * each / FEWEST_STEPS - overhead_ms, least_step_ms)
     return Plan(
         seconds=seconds,
-        candidates=candidates,
-        candidate_seconds=searching / (candidates * limits),
-        answer_seconds=each,
-        longest_step_ms=longest,
+        candidates=max(2, min(6, round(6 / limits))),
+        answer_seconds=(1 - CANDIDATE_SHARE) * seconds / (limits + 1),
+        least_step_ms=least_step_ms,
         overhead_ms=overhead_ms,
         plain_step_ms=plain_step_ms + overhead_ms,
         step_factor=step_factor,

@@ -33,13 +33,15 @@ from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
-from archwright.supernets.measure import RUNNING, measure
+from archwright.supernets.measure import Outcome, measure, recalibrated
 from archwright.training import Position, Recipe, drive, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer
 
 LABEL_SMOOTHING = 0.1
 MEASURED_BATCH = 512
+RECALIBRATED_IMAGES = 512
+"""Training images that give a measured sub-network its batch-norm statistics."""
 FEWEST_COMPARED = 50
 """Measured networks from which on predictors that are fitted to such measurements are compared, too."""
 
@@ -277,14 +279,17 @@ class SupernetWork:
         outcome = without_difficulty(correct, images)
         return pool_estimates(_joined(pools), outcome, centred, len(self.space.configurations))
 
-    def outcomes(self, choice: StagedChoice) -> NDArray[np.float64]:
-        """100 where the sub-network is right and 0 where it is wrong, for every validation image, (n,)."""
-        device = self.context.device.name
-        batches = Batches(
-            self.context.task.data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device
-        )
-        (outcome,) = measure(self.trained, [choice], batches, RUNNING)
-        return 100 * outcome.correct.astype(np.float64)
+    def outcome(self, choice: StagedChoice) -> Outcome:
+        """What a sub-network does on the validation images, with batch-norm statistics of its own.
+
+        The supernet's are those of all its sub-networks mixed: measured with them, orders are mostly noise.
+        """
+        data, device = self.context.task.data, self.context.device.name
+        images = Batches(data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device)
+        size = min(RECALIBRATED_IMAGES, len(data.train))
+        seen = Batches(data, "train", min(size, 128), seed=self.context.configuration.seed, device=device)
+        (found,) = measure(self.trained, [choice], images, recalibrated(seen, size))
+        return found
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
@@ -294,18 +299,19 @@ class SupernetWork:
             for number, choice in enumerate(drawn):
                 if str(number) not in log.done:
                     context.stop.check()
-                    outcomes = self.outcomes(choice)
-                    log.record(str(number), [float(outcomes[half::2].mean()) for half in (0, 1)])
+                    found = self.outcome(choice)
+                    halves = [100 * float(found.correct[half::2].mean()) for half in (0, 1)]
+                    log.record(str(number), {"accuracies": halves, "loss": found.loss})
                 bar.advance()
-        halves = np.array([log.done[str(number)] for number in range(networks)])
+        accuracies = np.array([log.done[str(number)]["accuracies"] for number in range(networks)])
         choices = StagedChoice(np.stack([c.depths for c in drawn]), np.stack([c.configurations for c in drawn]))
-        found = rank_correlations(self.estimate(True), self.estimate(False), choices, halves)
-        if networks >= FEWEST_COMPARED and np.ptp(halves.mean(1)):
+        ranks = rank_correlations(self.estimate(True), self.estimate(False), choices, accuracies)
+        if networks >= FEWEST_COMPARED and np.ptp(accuracies.mean(1)):
             configurations = self.space.configurations
-            found["fitted"] = compare_predictors(
-                choices, halves.mean(1), len(configurations), attributes=attributes_of(configurations)
+            ranks["fitted"] = compare_predictors(
+                choices, accuracies.mean(1), len(configurations), attributes=attributes_of(configurations)
             )
-        return Ranks(ranks=found)
+        return Ranks(ranks=ranks)
 
 
 def _joined(pools: list[StagedChoice]) -> StagedChoice:

@@ -11,7 +11,8 @@ from typing import Any
 from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.costs.limits import Reachable
 from archwright.costs.measure import Timing, device_name
-from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
+from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table, parts
+from archwright.costs.tables import ROUNDS as TABLE_ROUNDS
 from archwright.errors import InputError
 from archwright.methods.binas_latency import Clock, latency_of, say_if_busy
 from archwright.methods.binas_options import BinasOptions
@@ -89,12 +90,12 @@ class Tables:
     def measured(self, timing: Timing, what: str, name: str, networks: int) -> LatencyTable:
         """A table measured here, corrected by so many networks; an interrupted measurement goes on."""
         context = self.context
-        with context.progress.task(what, 0) as bar:
+        total = TABLE_ROUNDS * (len(parts(self.space)) + (networks and networks + 2))
+        with context.progress.task(what, total) as bar:
 
             def progress(done: int, total: int) -> None:
                 context.stop.check()  # every finished measurement is in the log
                 bar.advance()
-                bar.note(f"{done} of {total} measurements")
 
             log = context.run.folder / "items" / f"{name}.jsonl"
             seed = context.configuration.seed

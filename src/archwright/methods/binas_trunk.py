@@ -25,7 +25,6 @@ from archwright.methods.binas_latency import Clock
 from archwright.methods.binas_plan import STEP, Plan, Wish, growth, wishes, worth
 from archwright.models import Model, load_member
 from archwright.runs.files import Json
-from archwright.runs.progress import Bar
 from archwright.search.context import Context
 from archwright.solvers.problem import StagedProblem
 from archwright.spaces.base import Network
@@ -100,6 +99,7 @@ class Trunk:
     Attributes:
         problem: costs of the space, ``step_ms`` among them.
         clock: times proposals here; None where latencies are only predicted.
+        candidate_seconds: of the short training of a candidate.
         recipe: of one pass of counted steps.
     """
 
@@ -108,6 +108,7 @@ class Trunk:
     problem: StagedProblem
     recipe: Recipe
     clock: Clock | None
+    candidate_seconds: float = 0.0
 
     @cached_property
     def valued(self) -> StagedProblem:
@@ -163,29 +164,29 @@ class Trunk:
             torch.manual_seed(self.context.configuration.seed)
             return self.space.build(architecture, self.space.scale)
 
-    def candidate(self, proposal: Json, plan: Plan, bar: Bar) -> Trained:
+    def candidate(self, proposal: Json, plan: Plan) -> Trained:
         """A proposal after its short training."""
         network = self.new_network(self.space.parse(proposal["architecture"]))
-        return self._train(_name(proposal["architecture"]), network, proposal, None, plan, bar)
+        return self._train(_name(proposal["architecture"]), network, proposal, None, plan)
 
-    def train_answer(self, limits: Limits, plan: Plan, bar: Bar) -> Json:
+    def train_answer(self, limits: Limits, plan: Plan) -> Json:
         """One more training for ``limits``: says which network it was, what it came from, and whether it paid."""
         trained = self.trained()
         base = max((one for one in self.pool() if one.within(limits)), key=order, default=None)
         candidates = [trained[_name(one["architecture"])] for one in self.propose(limits, plan)]
         best = min(candidates, key=lambda one: one.loss)
         if base is None:
-            return {"trained": self._go_on(best, plan, bar).name, "base": best.name, "how": "trained", "paid": True}
+            return {"trained": self._go_on(best, plan).name, "base": best.name, "how": "trained", "paid": True}
         if base.origin != best.name and pays(best, trained[base.origin]):
-            return self._compared(self._go_on(best, plan, bar), base, "trained")
+            return self._compared(self._go_on(best, plan), base, "trained")
         failed = {one["how"] for one in self._answers() if one["base"] == base.name and not one["paid"]}
         grown = None if "grown" in failed else self._grown(base, limits, plan)
         if grown is not None:
-            name = _name(base.name, "grown")
+            name = _name(f"{base.name} {grown['architecture']}", "grown")
             network = self._larger(base, grown["architecture"], name)
-            return self._compared(self._train(name, network, grown, base, plan, bar), base, "grown")
+            return self._compared(self._train(name, network, grown, base, plan), base, "grown")
         if "trained" not in failed:
-            return self._compared(self._go_on(base, plan, bar), base, "trained")
+            return self._compared(self._go_on(base, plan), base, "trained")
         return {"trained": base.name, "base": base.name, "how": "kept", "paid": True}
 
     def _larger(self, base: Trained, architecture: str, name: str) -> Network:
@@ -209,10 +210,10 @@ class Trunk:
         paid = order(new) > order(base) if new.architecture == base.architecture else pays(new, base)
         return {"trained": new.name, "base": base.name, "how": how, "paid": paid}
 
-    def _go_on(self, one: Trained, plan: Plan, bar: Bar) -> Trained:
+    def _go_on(self, one: Trained, plan: Plan) -> Trained:
         """The same network, trained on for the time of one answer."""
         what = {"architecture": one.architecture, "costs": one.costs, "latency_ms": one.latency_ms}
-        return self._train(_name(one.name, "trained"), load_member(self.file(one.name)).network, what, one, plan, bar)
+        return self._train(_name(one.name, "trained"), load_member(self.file(one.name)).network, what, one, plan)
 
     def _grown(self, base: Trained, limits: Limits, plan: Plan) -> Json | None:
         """What ``base`` grows into within ``limits``; kept, as what is timed does not repeat."""
@@ -225,7 +226,7 @@ class Trunk:
             log.record(key, None if same else found)
         return log.done[key]
 
-    def _train(self, name: str, network: Network, what: Json, before: Trained | None, plan: Plan, bar: Bar) -> Trained:
+    def _train(self, name: str, network: Network, what: Json, before: Trained | None, plan: Plan) -> Trained:
         """Train, validate and save a network; one that is finished is not trained again.
 
         Args:
@@ -234,22 +235,22 @@ class Trunk:
             what: its architecture, costs and latency.
             before: what the weights come from; None for a candidate, whose training is short.
             plan: for how long.
-            bar: advanced with every step.
         """
         context, log = self.context, self.context.run.items("trained")
         if name not in log.done:
-            steps = plan.steps(plan.candidate_seconds if before is None else plan.answer_seconds, what["costs"][STEP])
+            steps = plan.steps(self.candidate_seconds if before is None else plan.answer_seconds, what["costs"][STEP])
             store = context.run.checkpoints(f"trained/{name}")
-            train(
-                network,
-                Steps(self.batches(name), steps),
-                self.recipe if before is None else self.recipe.changed(lr=RESTART * self.recipe.lr),
-                seed=context.configuration.seed,
-                device=context.device.name,
-                checkpoints=store,
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-            )
+            with context.progress.task(f"training {name}", steps) as bar:
+                train(
+                    network,
+                    Steps(self.batches(name), steps),
+                    self.recipe if before is None else self.recipe.changed(lr=RESTART * self.recipe.lr),
+                    seed=context.configuration.seed,
+                    device=context.device.name,
+                    checkpoints=store,
+                    stop=context.stop,
+                    on_step=lambda _: bar.advance(),
+                )
             losses, right = self.outcomes(network)
             found = Trained(
                 name=name,

@@ -154,13 +154,9 @@ def prepared(folder: Path, bench: Bench) -> Path:
 def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
     """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
     answers = (1 - CANDIDATE_SHARE) * seconds
-    changes = {
-        "seconds": seconds,
-        "candidates": max(2, round(6 / limits)),
-        "answer_seconds": answers / limits,
-        "candidate_seconds": CANDIDATE_SHARE * seconds / (limits * max(2, round(6 / limits))),
-    }
-    return plan.model_copy(update=changes)
+    return plan.model_copy(
+        update={"seconds": seconds, "candidates": max(2, round(6 / limits)), "answer_seconds": answers / limits}
+    )
 
 
 def limits_of(plan_run: Path) -> list[float]:
