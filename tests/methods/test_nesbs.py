@@ -16,7 +16,7 @@ from archwright.ensembles import Ensemble
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods import nesbs
 from archwright.methods.nesbs import Nesbs, distinct, greedy, mean_loss
-from archwright.models import load_model
+from archwright.models import load_classifier, load_model
 from archwright.report.page import run_page
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
@@ -203,22 +203,20 @@ def test_best_response_fits_the_posterior_with_the_supernet(tmp_path: Path) -> N
     assert len(found.members) == 2
 
 
-def test_a_trained_supernet_serves_another_search(found: Answer, tmp_path: Path) -> None:
-    other = search(
-        "nesbs",
-        run=tmp_path / "run",
-        sampler="uniform",
-        supernet=found.run,
-        candidates=1,
-        mean="logits",
-        **SMALL,
-        **QUICK,
-    )
+def test_a_trained_supernet_serves_another_search_whose_answer_is_one_onnx_graph(found: Answer, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    own = {"sampler": "uniform", "supernet": found.run, "candidates": 1, "mean": "logits", "onnx": True}
+    other = search("nesbs", run=tmp_path / "run", **SMALL, **QUICK, **own)
     ours, theirs = (Path(one.run) / "artifacts" / "supernet.safetensors" for one in (other, found))
     assert ours.read_bytes() == theirs.read_bytes()
     ensemble = other.best.load()
     assert isinstance(ensemble, Ensemble)
     assert ensemble.mean == "logits"
+    assert other.best.onnx == "artifacts/best.onnx"
+    assert all(one.onnx is None for one in other.members)
+    images = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+    graph = load_classifier(other.folder / other.best.onnx)
+    assert torch.allclose(graph.probabilities(images), ensemble.probabilities(images), atol=1e-5)
 
 
 def test_it_searches_the_darts_space(tmp_path: Path) -> None:
