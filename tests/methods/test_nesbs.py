@@ -104,6 +104,13 @@ def test_the_supernet_learns(found: Answer) -> None:
     assert inherited.score([cell]).loss < fresh.score([cell]).loss
 
 
+def test_the_posterior_is_fitted_for_at_least_500_steps(found: Answer) -> None:
+    """324 images of the digits in batches of 128 are 2 steps an epoch; in batches of 4, 81."""
+    assert again(found, posterior_epochs=None)._posterior_epochs() == 250
+    assert again(found, posterior_epochs=None, supernet_batch=4)._posterior_epochs() == 20
+    assert again(found, posterior_epochs=3)._posterior_epochs() == 3
+
+
 @pytest.mark.parametrize("sampler", ["svgd-rd", "uniform", "nes-rs"])
 def test_every_sampler_gives_different_members(found: Answer, sampler: str) -> None:
     method = again(found, sampler=sampler, size=3, candidates=1, pool=4)

@@ -54,8 +54,10 @@ from archwright.training.schedule import make_schedule
 
 SHARE = 0.7
 """Part of the training images that the supernet is trained on; the posterior is fitted to the rest."""
-DELTAS = (-1.0, -0.5, 0.0, 0.5, 1.0)
-"""Grid of delta; below -1, to which the thesis goes, particles attract each other."""
+DELTAS = (-0.75, -0.5, 0.0, 0.5, 1.0)
+"""Grid of delta; at -1 particles climb to the same mode, and below, where the thesis goes, they attract each other."""
+POSTERIOR_EPOCHS, POSTERIOR_STEPS = 20, 500
+"""The thesis' 20 epochs are some 2,300 steps on CIFAR-10; few images need more epochs for alpha to move at all."""
 SCORED_BATCH = 256
 KEPT_SECONDS = 30.0
 """Least time between two savings of predictions."""
@@ -74,7 +76,7 @@ class NesbsOptions(Options):
         "svgd-rd", description="how ensembles are drawn: svgd-rd, mc, uniform, nes-rs or deep (one, n times)"
     )
     candidates: int = Field(5, ge=1, description="T, ensembles that are scored (svgd-rd: for each delta)")
-    delta: float | None = Field(None, description="diversity of svgd-rd; by default the best of -1, -0.5, 0, 0.5, 1")
+    delta: float | None = Field(None, description="diversity of svgd-rd; by default the best of -0.75, -0.5, 0, 0.5, 1")
     svgd_steps: int = Field(1000, ge=1, description="L, iterations of svgd-rd")
     temperature: float = Field(1.0, gt=0, description="tau of the posterior's softmax when ensembles are drawn")
     pool: int = Field(12, ge=2, description="random architectures that nes-rs and deep choose from")
@@ -82,7 +84,9 @@ class NesbsOptions(Options):
     posterior: Literal["post-training", "best-response"] = Field(
         "post-training", description="fitted after the supernet's training, or with it (without KL)"
     )
-    posterior_epochs: int = Field(20, ge=1, description="passes over the posterior's images")
+    posterior_epochs: int | None = Field(
+        None, ge=1, description="passes over the posterior's images; 20, or as many as make 500 steps"
+    )
     posterior_lr: float = Field(0.01, gt=0, description="learning rate of the posterior (Adam)")
     posterior_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the posterior")
     gumbel_temperature: float = Field(1.0, gt=0, description="of the straight-through Gumbel softmax")
@@ -255,7 +259,7 @@ class Nesbs(Method):
         task, o = self.context.task, self.options
         epoch = Evaluator(self.context, "member-0").seconds_each() / task.recipe.epochs
         trained = 0.0 if o.supernet is not None else SHARE * o.supernet_epochs
-        fitted = (1 - SHARE) * o.posterior_epochs * len(self.space.operations) if self.needs_posterior else 0.0
+        fitted = (1 - SHARE) * self._posterior_epochs() * len(self.space.operations) if self.needs_posterior else 0.0
         return epoch * (trained + fitted + o.size * task.final_recipe.epochs)
 
     @property
@@ -413,6 +417,10 @@ class Nesbs(Method):
         o = self.options
         return torch.optim.Adam(posterior.parameters(), lr=o.posterior_lr, weight_decay=o.posterior_weight_decay)
 
+    def _posterior_epochs(self) -> int:
+        steps = len(self._batches(1, augmented=False))
+        return self.options.posterior_epochs or max(POSTERIOR_EPOCHS, -(-POSTERIOR_STEPS // steps))
+
     def _fit_posterior(self) -> PosteriorResult:
         o = self.options
         posterior, network = Posterior(self.space).to(self.context.device.torch), self.trained_supernet()
@@ -424,7 +432,7 @@ class Nesbs(Method):
             return fit_step(posterior, adam, network, batch, o.gumbel_temperature, kl_weight)
 
         state: dict[str, Stateful] = {"posterior": posterior, "optimizer": adam}
-        self._drive("posterior", step, state, o.posterior_epochs, len(batches))
+        self._drive("posterior", step, state, self._posterior_epochs(), len(batches))
         return PosteriorResult(logits=posterior.logits(), divergence=float(posterior.divergence().detach()))
 
     # --- ensembles ---
