@@ -55,6 +55,7 @@ def trainings(count: int, epochs: int) -> list[Item]:
         "space": "nasbench201",
         "scale": scale.to_dict(),
         "recipe": recipe,
+        "augment": "default",
     }
     drawn = [NASBENCH201.sample(rng) for _ in range(20 * count)]
     cells = [str(cell) for cell in drawn if NASBENCH201.is_connected(cell)][:count]
