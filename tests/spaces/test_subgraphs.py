@@ -75,6 +75,21 @@ def test_an_unconnected_sub_graph_takes_the_best_scores_on_empty_edges() -> None
     assert "|+|nor_conv_3x3~0|" in str(found)
 
 
+def test_an_unconnected_free_cell_takes_its_best_operation_at_an_input() -> None:
+    bits = Subgraphs(DARTS_FREE)
+    x = -np.ones(bits.n, dtype=np.int8)
+    x[bits.names.index("normal 2>3 skip_connect")] = 1  # node 2 has nothing to send
+    x[bits.names.index("reduce 0>2 max_pool_3x3")] = 1
+    scores = np.zeros(bits.n)
+    scores[bits.names.index("normal 1>4 sep_conv_3x3")] = 1.0
+    scores[bits.names.index("normal 2>4 sep_conv_5x5")] = 2.0  # leaves no input
+    found = bits.architecture(x, scores, None)
+    assert DARTS_FREE.is_connected(found)
+    expected = x.copy()
+    expected[bits.names.index("normal 1>4 sep_conv_3x3")] = 1
+    np.testing.assert_array_equal(bits.of(found), expected)
+
+
 def test_a_space_of_two_inputs_keeps_what_is_worth_most() -> None:
     space = spaces.get("darts")
     bits, rng = Subgraphs(space), np.random.default_rng(0)

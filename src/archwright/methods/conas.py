@@ -66,7 +66,9 @@ class RspsOptions(Options):
 
     supernet_epochs: int = Field(20, ge=1, description="passes over the training images; the paper's 100")
     supernet_batch: int = Field(64, ge=2, description="images a step")
-    supernet_lr: float = Field(0.1, gt=0, description="learning rate, falling to supernet_lr_min; the paper's 0.025")
+    supernet_lr: float | None = Field(
+        None, gt=0, description="learning rate, falling to supernet_lr_min; 0.025 for DARTS, 0.1 else"
+    )
     supernet_lr_min: float = Field(0.001, ge=0, description="where it ends")
     supernet_weight_decay: float = Field(5e-4, ge=0, description="weight decay; the paper's 3e-4 for DARTS")
     supernet_clip: float = Field(5.0, ge=0, description="largest norm of the gradient; 0 = off")
@@ -262,10 +264,12 @@ class Rsps(SearchMethod):
         """RSPS: every step trains one random sub-graph; what is off keeps its weights and momenta."""
         context, o = self.context, self.options
         network, batches = self._new_supernet().train(), self._train_batches()
+        # half of DARTS' operations on are sums of a dozen at a node, and diverge at the rate that suits small cells
+        lr = o.supernet_lr or (0.025, 0.1)[self.paper_setting]
         optimizer = torch.optim.SGD(
-            network.parameters(), o.supernet_lr, MOMENTUM, weight_decay=o.supernet_weight_decay, nesterov=True
+            network.parameters(), lr, MOMENTUM, weight_decay=o.supernet_weight_decay, nesterov=True
         )
-        rate = make_schedule("cosine", o.supernet_lr, o.supernet_lr_min)
+        rate = make_schedule("cosine", lr, min(lr, o.supernet_lr_min))
 
         def step(position: Position) -> dict[str, Tensor]:
             x = self.bits.draw(context.rng("trained sub-graph", position.index), 1, o.probability)[0]

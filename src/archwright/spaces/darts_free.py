@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from archwright.errors import InputError
 from archwright.spaces.cell_space import Masks, Scores
-from archwright.spaces.cells import Cell, CellPair, Edge, parse_cell_pair
+from archwright.spaces.cells import Cell, CellPair, Edge, parse_cell_pair, reaches_output
 from archwright.spaces.darts import CONCAT, EDGES, NAMES, NODES, Darts, canonical_cell, encode_cell
 
 
@@ -82,8 +82,19 @@ class DartsFree(Darts):
         }
 
     def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> CellPair:
-        """Every operation that is on."""
-        return self.decode({name: mask.astype(np.int8) for name, mask in on.items()})
+        """Every operation that is on.
+
+        A cell in which no input reaches the output takes, besides, the operation with the largest score on an edge that
+        leaves an input.
+        """
+        from_inputs = [row for row, (source, _) in enumerate(EDGES) if source < 2]
+        arrays = {name: mask.astype(np.int8) for name, mask in on.items()}
+        for name, array in arrays.items():
+            if not reaches_output(_decode_cell(array)):
+                worth = np.asarray(scores[name])[from_inputs, 1:]
+                row, column = np.unravel_index(int(worth.argmax()), worth.shape)
+                array[from_inputs[int(row)], int(column) + 1] = 1
+        return self.decode(arrays)
 
 
 def _problem(cell: Cell) -> str:
