@@ -10,6 +10,7 @@ import pytest
 from archwright.costs.measure import Latency, Timing
 from archwright.methods import binas_latency
 from archwright.methods.binas_latency import MARGIN, Clock, say_if_busy
+from archwright.methods.binas_tables import with_room
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
 from archwright.solvers.problem import Solution
@@ -76,3 +77,10 @@ def test_a_busy_machine_is_said(medians: tuple[float, ...], busy: bool, monkeypa
     monkeypatch.setattr(binas_latency, "_rounds", lambda *_: rounds)
     assert say_if_busy(SPACE, Timing(), Lines()) is busy
     assert any("--remeasure" in line for line in said) is busy
+
+
+def test_limits_of_our_own_choice_leave_room_for_what_was_timed() -> None:
+    assert with_room([1.0, 2.0], None) == [1.0, 2.0]
+    assert with_room([1.0, 2.0], 0.5) == [1.0, 2.0]
+    assert with_room([1.0, 2.0], 1.0) == [1.25, 2.5]
+    assert with_room([], 1.0) == []
