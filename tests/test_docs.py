@@ -12,7 +12,10 @@ import pytest
 
 from archwright.cli.main import cli
 from archwright.errors import InputError
+from archwright.proxies.registry import PROXIES
 from archwright.reproduce.base import reproductions
+from archwright.search.registry import methods
+from archwright.spaces.registry import spaces
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -25,14 +28,27 @@ def blocks(name: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), flags=re.DOTALL)
 
 
+def run(page: str) -> None:
+    """All Python blocks of a page as one program."""
+    names: dict[str, object] = {"__name__": "docs"}
+    for block in blocks(page):
+        exec(compile(block, page, "exec"), names)  # noqa: S102 - our own page
+
+
 def test_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    code = blocks("docs/your-own.md")
-    assert len(code) >= 8
-    names: dict[str, object] = {"__name__": "docs"}
-    for block in code:
-        exec(compile(block, "docs/your-own.md", "exec"), names)  # noqa: S102 - our own page
+    assert len(blocks("docs/your-own.md")) >= 8
+    run("docs/your-own.md")
     assert (tmp_path / "my-study" / "run.json").exists()
+
+
+def test_extending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    for registry in (spaces, methods, PROXIES):  # what the page registers is for this test only
+        monkeypatch.setattr(registry, "entries", dict(registry.entries))
+        monkeypatch.setattr(registry, "_added", set(registry._added))
+    run("docs/extending.md")
+    assert "|" in capsys.readouterr().out  # the architecture that the page's own method found
 
 
 def test_the_example_is_short_and_goes_on(tmp_path: Path) -> None:

@@ -275,7 +275,9 @@ def _record(call: _Call, **fields: Tensor | None) -> LayerRecord:
 def _geometry(name: str, layer: nn.Conv2d) -> Geometry:
     if layer.padding_mode != "zeros" or layer.padding == "same":
         raise InputError(
-            "convolutions with zero padding given in pixels", f"{name!r} with {layer.padding_mode} padding"
+            "convolutions with zero padding given in pixels",
+            f"{name!r} with padding={layer.padding!r}, padding_mode={layer.padding_mode!r}",
+            "Write padding=kernel // 2 for 'same'." if layer.padding == "same" else "",
         )
     padding = (0, 0) if isinstance(layer.padding, str) else layer.padding
     stride, dilation = layer.stride, layer.dilation
