@@ -25,6 +25,7 @@ import numpy as np
 import torch
 
 from archwright.costs.tables import LatencyTable
+from archwright.data.augmentation import Augment
 from archwright.export import has_onnx
 from archwright.methods.binas.latency import Timed
 from archwright.methods.binas.options import BinasOptions, Summary
@@ -117,6 +118,11 @@ class PaperPlan:
     def plain_recipe(self) -> Recipe:
         """Of the plain network beside, whose steps are one pass."""
         return self.work.recipe(1, 0.5)
+
+    @property
+    def augment(self) -> Augment | None:
+        """Of the plain network beside."""
+        return self.context.task.augmentation()
 
     def limits_without(self, table: LatencyTable) -> list[float]:
         """Two inside the reachable range."""
