@@ -64,7 +64,7 @@ class PreActivationBottleneck(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(B, ins, H, W) to (B, 4 width, H/stride, W/stride)."""
         activated = F.relu(self.norm1(x))
-        inner = self.conv2(F.relu(self.norm2(self.conv1(activated))))
+        inner: Tensor = self.conv2(F.relu(self.norm2(self.conv1(activated))))
         inner = self.conv3(F.relu(self.norm3(inner)))
         shortcut: Tensor = x if self.shortcut is None else self.shortcut(activated)
         return inner + shortcut

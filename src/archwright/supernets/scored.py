@@ -9,9 +9,11 @@ writers and its readers included.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -73,16 +75,16 @@ class Scores:
         for name, kernel in self.kernels(network, scores).items():
             network.get_parameter(name).copy_(kernel)
 
-    def of_group(self, group: ChannelGroup, scores: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def of_group(self, group: ChannelGroup, scores: NDArray[Any]) -> NDArray[Any]:
         """The part of ``scores`` (total,) that belongs to ``group``."""
         start = self.offsets[group.name]
         return scores[start : start + group.channels]
 
-    def kept(self, mask: np.ndarray) -> Width:  # type: ignore[type-arg]
+    def kept(self, mask: NDArray[Any]) -> Width:
         """The architecture of a 0/1 vector (total,)."""
         return Width.of({group.name: np.flatnonzero(self.of_group(group, mask)) for group in self.groups})
 
-    def mask(self, kept: Width) -> np.ndarray:  # type: ignore[type-arg]
+    def mask(self, kept: Width) -> NDArray[Any]:
         """Inverse of :meth:`kept`."""
         found = np.zeros(self.total, dtype=np.int8)
         for name, channels in kept.channels.items():
