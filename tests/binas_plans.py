@@ -7,7 +7,7 @@ from typing import Any
 
 from archwright.costs.measure import Timing
 from archwright.costs.tables import Entry, LatencyTable, Provenance, parts
-from archwright.methods.binas_plan import Plan
+from archwright.methods.binas.plan import Plan
 from archwright.runs.run import Run
 from archwright.spaces.compact import Compact, scale_for
 

@@ -14,8 +14,8 @@ import torch
 import archwright as aw
 from archwright.costs.measure import Latency
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.binas_latency import Clock, Timed
-from archwright.methods.binas_trunk import Trained, pays
+from archwright.methods.binas.latency import Clock, Timed
+from archwright.methods.binas.trunk import Trained, pays
 from archwright.models import load_classifier, load_model
 from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Answer
@@ -113,9 +113,9 @@ def test_latencies_can_be_measured_again_without_training(
     shutil.copytree(finished.folder, folder)
     trained = (folder / "items" / "trained.jsonl").read_bytes()
     slower = table_of(SPACE, ms_per_mega=1.1)
-    monkeypatch.setattr("archwright.methods.binas_tables.measure_table", lambda *_, **__: slower)
-    monkeypatch.setattr("archwright.methods.binas_tables.say_if_busy", lambda *_: False)
-    monkeypatch.setattr("archwright.methods.binas_tables.latency_of", lambda *_: Latency(1.0, 1.0, 1.0))
+    monkeypatch.setattr("archwright.methods.binas.tables.measure_table", lambda *_, **__: slower)
+    monkeypatch.setattr("archwright.methods.binas.tables.say_if_busy", lambda *_: False)
+    monkeypatch.setattr("archwright.methods.binas.tables.latency_of", lambda *_: Latency(1.0, 1.0, 1.0))
     monkeypatch.setattr(Clock, "latency_of", lambda self, one: Latency(*[float(slower.predict(SPACE, [one])[0])] * 3))
     monkeypatch.setattr(Clock, "time", by_table)
     result = aw.resume(folder, remeasure=True)

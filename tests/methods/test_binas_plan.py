@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from archwright.costs.additive import counted_costs
-from archwright.methods.binas_plan import FEWEST_STEPS, STEP, default_minutes, growth, make_plan, wishes, worth
+from archwright.methods.binas.plan import FEWEST_STEPS, STEP, default_minutes, growth, make_plan, wishes, worth
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.compact import Compact, CompactScale
 from binas_plans import PLAN, table_of

@@ -28,11 +28,11 @@ from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
 from archwright.execution.base import Item, run_items
-from archwright.methods.binas import Binas
-from archwright.methods.binas_fast import FastPlan
-from archwright.methods.binas_plan import CANDIDATE_SHARE, STEP, Plan
-from archwright.methods.binas_tables import TableResult
-from archwright.methods.binas_trunk import Trunk
+from archwright.methods.binas.fast import FastPlan
+from archwright.methods.binas.method import Binas
+from archwright.methods.binas.plan import CANDIDATE_SHARE, STEP, Plan
+from archwright.methods.binas.tables import TableResult
+from archwright.methods.binas.trunk import Trunk
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress

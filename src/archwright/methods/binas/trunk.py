@@ -21,8 +21,8 @@ from torch import nn
 from archwright.costs.limits import met
 from archwright.data import Batches, Steps
 from archwright.errors import InfeasibleError
-from archwright.methods.binas_latency import Clock
-from archwright.methods.binas_plan import STEP, Plan, Wish, growth, wishes, worth
+from archwright.methods.binas.latency import Clock
+from archwright.methods.binas.plan import STEP, Plan, Wish, growth, wishes, worth
 from archwright.models import Model, load_member
 from archwright.runs.files import Json
 from archwright.search.context import Context

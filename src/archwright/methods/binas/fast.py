@@ -30,11 +30,11 @@ from archwright.costs.tables import LatencyTable
 from archwright.data import Batches
 from archwright.errors import InputError
 from archwright.export import has_onnx
-from archwright.methods.binas_latency import MARGIN
-from archwright.methods.binas_options import BinasOptions, Summary
-from archwright.methods.binas_plan import STEP, Plan, default_minutes, make_plan
-from archwright.methods.binas_tables import Tables
-from archwright.methods.binas_trunk import Trained, Trunk, order
+from archwright.methods.binas.latency import MARGIN
+from archwright.methods.binas.options import BinasOptions, Summary
+from archwright.methods.binas.plan import STEP, Plan, default_minutes, make_plan
+from archwright.methods.binas.tables import Tables
+from archwright.methods.binas.trunk import Trained, Trunk, order
 from archwright.models import load_member
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import Run

@@ -26,10 +26,10 @@ import torch
 
 from archwright.costs.tables import LatencyTable
 from archwright.export import has_onnx
-from archwright.methods.binas_latency import Timed
-from archwright.methods.binas_options import BinasOptions, Summary
-from archwright.methods.binas_supernet import OnePath, Ranks, SupernetWork
-from archwright.methods.binas_tables import Tables
+from archwright.methods.binas.latency import Timed
+from archwright.methods.binas.options import BinasOptions, Summary
+from archwright.methods.binas.supernet import OnePath, Ranks, SupernetWork
+from archwright.methods.binas.tables import Tables
 from archwright.predictors.contributions import Contributions
 from archwright.predictors.staged import shrunk
 from archwright.runs.files import write_json
