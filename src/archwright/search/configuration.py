@@ -58,6 +58,8 @@ def _absolute_object(text: str) -> str:
     if text.startswith("choices:"):
         choices = text.removeprefix("choices:")
         return text if choices.lstrip().startswith("{") else f"choices:{_absolute(choices)}"
+    if text.startswith("width:"):
+        return f"width:{_absolute_object(text.removeprefix('width:'))}"
     place, _, name = text.rpartition(":")
     return f"{_absolute(place)}:{name}" if place.endswith(".py") else text
 
