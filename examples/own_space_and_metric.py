@@ -40,7 +40,7 @@ PROXIES.register("relative-gradient", Proxy("relative-gradient", +1, frozenset({
 
 rng = np.random.default_rng(0)
 drawn = [SPACE.sample(rng) for _ in range(4)]
-scores = aw.score(drawn, ["relative-gradient", "grad", "params"], space=SPACE, data="digits", batch_size=32)
+scores = aw.score(drawn, "digits", ["relative-gradient", "grad", "params"], space=SPACE, batch_size=32)
 for number, architecture in enumerate(drawn):
     print(architecture, *(f"{name} {scores[name][number]:.3g}" for name in ("relative-gradient", "grad", "params")))
 
