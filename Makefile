@@ -36,7 +36,7 @@ $(VENV)/.search: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
-	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[dev,onnx,ray,solver]'
+	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[dev,onnx,ray,solver,report]'
 	touch $@ $(VENV)/.search
 
 clean:

@@ -39,7 +39,8 @@ def export_onnx(model: Model | Ensemble, path: Path) -> float:
     An ensemble is one graph with all its members.
 
     The metadata has ``archwright`` (all facts of the model as JSON) and, for other programs, how to make an input of an
-    image: ``image_size``, ``mean``, ``std`` and ``class_names``, each JSON, and ``preprocessing``, the steps in words.
+    image: ``image_size``, ``mean``, ``std``, ``turned`` and ``class_names``, each JSON, and ``preprocessing``, the
+    steps in words.
 
     Returns:
         The largest difference of a class probability between ONNX Runtime and PyTorch on random images.
@@ -66,7 +67,7 @@ def export_onnx(model: Model | Ensemble, path: Path) -> float:
             dynamic_axes={"images": {0: "batch"}, "logits": {0: "batch"}},
         )
     written = onnx.load_from_string(buffer.getvalue())
-    facts = {name: how.to_dict()[name] for name in ("image_size", "mean", "std", "class_names")}
+    facts = {name: how.to_dict()[name] for name in ("image_size", "mean", "std", "turned", "class_names")}
     facts["preprocessing"] = how.steps()
     for name, value in {"archwright": model.facts(), **facts}.items():
         written.metadata_props.add(key=name, value=json.dumps(value))

@@ -343,3 +343,23 @@ def test_an_own_function_and_space(archwright: Any, tmp_path: Path) -> None:
     assert "--failures" in outcome.err
     for wrong in (["--evaluate", "mine:score"], ["--evaluate", "json:dumps"], ["--minutes", "nan"], ["--workers", "2"]):
         assert archwright("search", "random", *own[2:], *wrong).code == (1 if wrong[1] == "json:dumps" else 2)
+
+
+def test_own_networks_are_scored_in_one_table(archwright: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "def make(classes, image_size):\n"
+        "    def one(width):\n"
+        "        first, last = nn.Linear(image_size**2, width), nn.Linear(width, classes)\n"
+        "        return nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)\n"
+        "    return {'narrow': one(4), 'wide': one(16)}\n"
+        "nothing = 3\n"
+    )
+    own = ["score", "--network", f"{tmp_path}/mine.py:make", "--metrics", "params,naswot", "--batch-size", 16]
+    outcome = archwright(*own, "--json")
+    assert [row["network"] for row in outcome.json["scores"]] == ["wide", "narrow"]
+    assert [row["params"] for row in outcome.json["scores"]] == [16 * 74, 4 * 74]
+    assert "narrow" in archwright(*own).out
+    assert archwright("score", "--network", f"{tmp_path}/mine.py:nothing").code == 2
+    assert archwright(*own, "|none~0|").code == 2
+    assert archwright("score").code == 2

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from archwright.costs.measure import Latency, Timing
-from archwright.methods import binas_latency
-from archwright.methods.binas_latency import MARGIN, Clock, say_if_busy
-from archwright.methods.binas_tables import with_room
+from archwright.methods.binas import latency
+from archwright.methods.binas.latency import MARGIN, Clock, say_if_busy
+from archwright.methods.binas.tables import with_room
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
 from archwright.solvers.problem import Solution
@@ -74,7 +74,7 @@ def test_a_busy_machine_is_said(medians: tuple[float, ...], busy: bool, monkeypa
             said.append(text)
 
     rounds = [Latency(ms, ms, ms) for ms in medians]
-    monkeypatch.setattr(binas_latency, "_rounds", lambda *_: rounds)
+    monkeypatch.setattr(latency, "_rounds", lambda *_: rounds)
     assert say_if_busy(SPACE, Timing(), Lines()) is busy
     assert any("--remeasure" in line for line in said) is busy
 

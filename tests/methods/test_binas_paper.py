@@ -16,9 +16,9 @@ import archwright as aw
 from archwright.costs.measure import Latency
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.binas_latency import Clock
-from archwright.methods.binas_paper import PaperPlan
-from archwright.methods.binas_supernet import OnePath, SupernetWork, rank_correlations
+from archwright.methods.binas.latency import Clock
+from archwright.methods.binas.paper import PaperPlan
+from archwright.methods.binas.supernet import OnePath, SupernetWork, rank_correlations
 from archwright.models import load_classifier, load_model
 from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.runs.progress import Progress
@@ -248,7 +248,7 @@ def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
 ) -> None:
     known = LatencyTable.load(Path(table))
     monkeypatch.setattr(Clock, "latency_of", slower(1.2, known))
-    monkeypatch.setattr("archwright.methods.binas_tables.latency_of", lambda *_: Latency(*[reach(table)[0]] * 3))
+    monkeypatch.setattr("archwright.methods.binas.tables.latency_of", lambda *_: Latency(*[reach(table)[0]] * 3))
     monkeypatch.setattr(SupernetWork, "estimate", clear_estimate)
     least, most = reach(table)
     limit = 0.5 * least + 0.5 * most
@@ -272,7 +272,7 @@ def test_other_work_on_the_machine_does_not_change_the_choice(
         return Latency(ms, 0.9 * ms, 2 * ms)
 
     monkeypatch.setattr(Clock, "latency_of", time)
-    monkeypatch.setattr("archwright.methods.binas_tables.latency_of", lambda *_: Latency(*[reach(table)[0]] * 3))
+    monkeypatch.setattr("archwright.methods.binas.tables.latency_of", lambda *_: Latency(*[reach(table)[0]] * 3))
     monkeypatch.setattr(SupernetWork, "estimate", clear_estimate)
     least, most = reach(table)
     asked = {"latency_table": table, "limits": {"latency_ms": 0.5 * least + 0.5 * most}, "verify": True}

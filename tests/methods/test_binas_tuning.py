@@ -13,9 +13,9 @@ import archwright as aw
 from archwright.data import Augmentation
 from archwright.device import Device
 from archwright.errors import InputError
-from archwright.methods import binas_paper, binas_supernet
-from archwright.methods.binas import Binas
-from archwright.methods.binas_paper import PaperPlan
+from archwright.methods.binas import paper, supernet
+from archwright.methods.binas.method import Binas
+from archwright.methods.binas.paper import PaperPlan
 from archwright.models import load_model
 from archwright.runs.run import Run
 from archwright.search.configuration import Configuration
@@ -56,7 +56,7 @@ class Recorder:
 
 
 def tuned(method: PaperPlan, monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    monkeypatch.setattr(binas_paper, "has_onnx", lambda: False)
+    monkeypatch.setattr(paper, "has_onnx", lambda: False)
     torch.manual_seed(0)
     lightest = method.space.lightest()
     recorder = Recorder(method.space.build(lightest, method.space.scale))
@@ -90,7 +90,7 @@ def test_autoaugment_is_added_to_the_augmentation_of_the_data(
 ) -> None:
     usual, seen = Augmentation(crop=1, flip=True, cutout=2), []
     monkeypatch.setattr(Augmentation, "default_for", lambda data: usual)
-    monkeypatch.setattr(binas_supernet, "train", lambda network, batches, *_, **__: seen.append(batches))
+    monkeypatch.setattr(supernet, "train", lambda network, batches, *_, **__: seen.append(batches))
     method = prepared(tmp_path / "run", tune_autoaugment=asked)
     tuned(method, monkeypatch)
     (batches,) = seen

@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import nn
 
+from archwright.costs.additive import counted_costs
 from archwright.errors import InputError
+from archwright.solvers.pareto import front
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Scale
 from archwright.spaces.mbconv import MBCONV, SCALES, MbConv, scale_for
@@ -94,6 +96,60 @@ def test_size_counts_every_architecture_once() -> None:
     assert len(seen) == space.size == (2 + 4) ** 2
 
 
+MIXED = MbConv(
+    TINY.scale.changed(
+        depths=(1, 2, 3),
+        expansions=(2, 6),
+        kernels=(3, 5),
+        squeeze_excite=(False,),
+        stage_depths=(3, 1),
+        stage_kernels=(5, 3),
+        full_stages=1,
+        last_widths=(32,),
+        activations=("relu6", "relu6"),
+        norm_eps=1e-3,
+    )
+)
+"""Stages that differ: the first has up to three blocks of kernel 5 and expansion 6, the second one of kernel 3."""
+
+
+def test_stages_may_differ_in_depth_kernel_and_expansion() -> None:
+    seen, frontier = {MIXED.lightest()}, [MIXED.lightest()]
+    while frontier:
+        frontier = [n for a in frontier for n in MIXED.neighbours(a) if n not in seen]
+        seen |= set(frontier)
+    assert len(seen) == MIXED.size == 3 * 2
+    rng = np.random.default_rng(0)
+    assert {MIXED.sample(rng) for _ in range(200)} == seen
+    assert all({(b.kernel, b.expansion) for b in one.stages[0]} == {(5, 6)} for one in seen)
+    assert {one.stages[1][0].kernel for one in seen} == {3}
+    assert max(seen, key=lambda one: MIXED.cost(one, MIXED.scale).macs) == MIXED.heaviest()
+    assert min(seen, key=lambda one: MIXED.cost(one, MIXED.scale).macs) == MIXED.lightest()
+    for one in seen:
+        assert MIXED.parse(str(one)) == MIXED.decode(MIXED.encode(one)) == one
+    first = MIXED.heaviest().stages[0]
+    with pytest.raises(InputError, match="stage 1"):
+        MIXED.parse(str(MIXED.heaviest()).replace(str(first[0]), str(first[0]).replace("e6", "e2")))
+
+
+def test_the_exact_front_of_stages_that_differ_is_that_of_all_architectures() -> None:
+    rng = np.random.default_rng(1)
+    problem = counted_costs(MIXED).problem(MIXED, rng.random(MIXED.shape), rng.random(MIXED.shape[:2]))
+    rows = [MIXED.lightest(), *(MIXED.sample(rng) for _ in range(200))]
+    value, costs = problem.evaluate(StagedChoice.stack([MIXED.to_choice(one) for one in rows]))
+    found = front(problem, "macs")
+    for limit in np.unique(costs["macs"]):
+        assert found.problem.evaluate(found.best(float(limit)))[0] == pytest.approx(value[costs["macs"] <= limit].max())
+
+
+def test_one_last_convolution_and_the_eps_of_norms_are_built_and_counted() -> None:
+    with torch.device("meta"):
+        network = MIXED.build(MIXED.heaviest(), MIXED.scale)
+    cost = MIXED.cost(MIXED.heaviest(), MIXED.scale)
+    assert counted(network, MIXED.scale.image_channels, MIXED.scale.image_size) == (cost.params, cost.macs)
+    assert {m.eps for m in network.modules() if isinstance(m, nn.BatchNorm2d)} == {1e-3}
+
+
 def test_neighbours_are_distinct_and_mutual() -> None:
     architecture = TINY.sample(np.random.default_rng(3))
     found = TINY.neighbours(architecture)
@@ -175,6 +231,11 @@ def test_bad_text_says_what_is_wrong(text: str, message: str) -> None:
         {"stage_strides": (1,)},
         {"activations": ("gelu", "relu")},
         {"auxiliary": True},
+        {"stage_depths": (2,)},
+        {"stage_depths": (2, 9)},
+        {"stage_kernels": (3, 7)},
+        {"full_stages": 3},
+        {"norm_eps": 0.0},
     ],
 )
 def test_scales_no_network_can_have_are_refused(changes: dict[str, object]) -> None:

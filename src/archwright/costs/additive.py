@@ -72,7 +72,7 @@ class StagedCosts:
             self.block_costs,
             depths,
             self.depth_costs,
-            (space.depths,) * stages,
+            space.stage_depths,
             fixed_value,
             self.fixed_costs,
             tuple(map(len, space.widths)),

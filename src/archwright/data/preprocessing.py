@@ -19,13 +19,20 @@ from archwright.strict import from_plain
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Image size, channels and normalisation of a data set; ``mean`` and ``std`` are of pixels in [0, 1]."""
+    """Image size, channels and normalisation of a data set.
+
+    Attributes:
+        mean: a channel, of pixels in [0, 1]; ``std`` alike.
+        turned: whether the network is shown images upside down, turned by 180 degrees: so are the filters of weights
+            that were trained with TensorFlow's asymmetric padding, which is symmetric then.
+    """
 
     image_size: int
     image_channels: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
     class_names: tuple[str, ...]
+    turned: bool = False
 
     def __post_init__(self) -> None:
         if not len(self.mean) == len(self.std) == self.image_channels:
@@ -42,10 +49,14 @@ class Preprocessing:
             raise InputError("names of the classes", "none")
 
     def standardise(self, unit: Tensor) -> Tensor:
-        """Pixels in [0, 1], (n, C, H, W), to mean 0 and standard deviation 1 a channel of the train part."""
+        """Pixels in [0, 1], (n, C, H, W), less the mean, divided by the std, and turned where the network wants it.
+
+        With three means grey pixels, (n, 1, H, W), become three equal channels.
+        """
         mean = torch.tensor(self.mean, dtype=unit.dtype, device=unit.device).view(1, -1, 1, 1)
         std = torch.tensor(self.std, dtype=unit.dtype, device=unit.device).view(1, -1, 1, 1)
-        return (unit - mean) / std
+        scaled = (unit - mean) / std
+        return scaled.flip(2, 3) if self.turned else scaled
 
     def normalise(self, pixels: Tensor) -> Tensor:
         """uint8 pixels (n, C, H, W) to normalised float32."""
@@ -67,6 +78,7 @@ class Preprocessing:
             f"crop the centre to a square and resize it to {size} x {size} px (bilinear, antialiased)",
             "divide by 255",
             "subtract mean and divide by std, channel by channel",
+            *(["turn by 180 degrees: reverse the rows and the columns"] if self.turned else []),
             "lay out as float32 (batch, channel, row, column)",
         ]
 

@@ -58,6 +58,8 @@ def _absolute_object(text: str) -> str:
     if text.startswith("choices:"):
         choices = text.removeprefix("choices:")
         return text if choices.lstrip().startswith("{") else f"choices:{_absolute(choices)}"
+    if text.startswith("width:"):
+        return f"width:{_absolute_object(text.removeprefix('width:'))}"
     place, _, name = text.rpartition(":")
     return f"{_absolute(place)}:{name}" if place.endswith(".py") else text
 
@@ -103,7 +105,7 @@ class Configuration(BaseModel):
         None, description="shares of train, validation and test, as 70,15,15; without those that the data name"
     )
     augment: Own = Field(
-        "default", description="of training images: default, off, a list as crop=4,flip,cutout=8, or MODULE:FUNCTION"
+        "default", description="of training images: default, off, a list as crop=4,flip,zoom=0.6, or MODULE:FUNCTION"
     )
     image_size: int | None = Field(None, ge=1, le=MOST_PIXELS, description="side images are resized to")
     recipe: str = Field("short", description="training recipe of one evaluation: short, nasbench201 or darts")

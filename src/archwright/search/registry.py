@@ -9,7 +9,9 @@ methods = Registry(
     Entry("random", "archwright.methods.baselines:RandomSearch", "distinct random architectures, the best one wins"),
     Entry("evolution", "archwright.methods.baselines:Evolution", "regularised evolution: mutate the young and fit"),
     Entry(
-        "binas", "archwright.methods.binas:Binas", "the best network under hard latency limits, exactly, and its front"
+        "binas",
+        "archwright.methods.binas.method:Binas",
+        "the best network under hard latency limits, exactly, and its front",
     ),
     Entry("nasi", "archwright.methods.nasi:Nasi", "search at initialisation by the trace of the tangent kernel"),
     Entry("hnas", "archwright.methods.hnas:Hnas", "training-free scores boosted by Bayesian optimisation"),

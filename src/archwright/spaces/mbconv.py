@@ -14,7 +14,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from archwright.errors import InputError
 from archwright.spaces.base import Architecture, Network, Scale
@@ -162,18 +166,37 @@ class MbConv(StagedSpace[MbConvArchitecture]):
         """(expansion, kernel, squeeze-excite) of each configuration, in the order of Table 3."""
         return self._configurations
 
+    @property
+    def stage_depths(self) -> tuple[tuple[int, ...], ...]:
+        """Of each stage: all, unless the scale has ``stage_depths``."""
+        most = self.scale.stage_depths or (self.depths[-1],) * self.stages
+        return tuple(tuple(depth for depth in self.depths if depth <= own) for own in most)
+
+    @cached_property
+    def allowed(self) -> NDArray[np.bool_]:
+        """(S, D, C): all, unless the scale has ``stage_kernels`` or ``full_stages``."""
+        allowed, scale = super().allowed, self.scale
+        full = np.array([expansion == scale.expansions[-1] for expansion, _, _ in self.configurations])
+        allowed[: scale.full_stages] &= full
+        for stage, kernel in enumerate(scale.stage_kernels):
+            allowed[stage] &= np.array([own == kernel for _, own, _ in self.configurations])
+        return allowed
+
     def heaviest(self) -> MbConvArchitecture:
         """Deepest, widest, largest kernel, squeeze-excite where the space has it."""
-        rows = [[len(self.configurations) - 1] * self.most_blocks] * self.stages
+        last = [int(np.flatnonzero(stage[0])[-1]) for stage in self.allowed]
+        rows = [[one] * depths[-1] for one, depths in zip(last, self.stage_depths, strict=True)]
         return self._assemble(rows, [len(own) - 1 for own in self.widths])
 
     def lightest(self) -> MbConvArchitecture:
         """Shallowest, narrowest, smallest kernel, no squeeze-excite where the space allows that."""
-        return self._assemble([[0] * self.depths[0]] * self.stages, [0] * self.stages)
+        first = [int(np.flatnonzero(stage[0])[0]) for stage in self.allowed]
+        rows = [[one] * depths[0] for one, depths in zip(first, self.stage_depths, strict=True)]
+        return self._assemble(rows, [0] * self.stages)
 
     def check(self, architecture: MbConvArchitecture) -> None:
         """Refuse an architecture that is not of this space, saying where it differs."""
-        strides = self.scale.stage_strides
+        strides, allowed = self.scale.stage_strides, self.allowed
         if len(architecture.stages) != self.stages:
             raise InputError(f"an architecture of {self.stages} stages", f"{len(architecture.stages)}")
         for number, blocks in enumerate(architecture.stages):
@@ -185,10 +208,11 @@ class MbConv(StagedSpace[MbConvArchitecture]):
                     f"{first}",
                     "It is of an mbconv space with other widths or strides; use that one's scale.",
                 )
-            if len(blocks) not in self.depths:
-                raise InputError(f"{where} to have a depth among {self.depths}", f"{len(blocks)}")
+            if len(blocks) not in self.stage_depths[number]:
+                raise InputError(f"{where} to have a depth among {self.stage_depths[number]}", f"{len(blocks)}")
+            known = [one for one, on in zip(self.configurations, allowed[number, 0], strict=True) if on]
             for block in blocks:
-                if block.configuration not in self.configurations:
+                if block.configuration not in known:
                     scale = self.scale
                     raise InputError(
                         f"expansion in {scale.expansions}, kernel in {scale.kernels} and squeeze-excite in "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 
 import torch
@@ -14,7 +15,12 @@ from archwright.spaces.depthwise import DepthwiseConv2d
 from archwright.spaces.mbconv_scale import ActivationName, MbConvScale
 from archwright.spaces.operations import Cost, norm_params
 
-ACTIVATIONS: Mapping[str, type[nn.Module]] = {"relu": nn.ReLU, "swish": nn.SiLU, "hard_swish": nn.Hardswish}
+ACTIVATIONS: Mapping[str, type[nn.Module]] = {
+    "relu": nn.ReLU,
+    "relu6": nn.ReLU6,
+    "swish": nn.SiLU,
+    "hard_swish": nn.Hardswish,
+}
 
 
 @dataclass(frozen=True)
@@ -120,16 +126,15 @@ class InvertedResidual(nn.Module):
 
 
 class NetworkEnd(nn.Sequential):
-    """Two 1x1 convolutions, average pooling and the classifier: (B, channels, H, W) to logits (B, classes)."""
+    """1x1 convolutions, average pooling and the classifier: (B, channels, H, W) to logits (B, classes)."""
 
     def __init__(self, scale: MbConvScale, channels: int) -> None:
-        first, second = scale.last_channels
         activation = ACTIVATIONS[scale.activations[-1]]
-        super().__init__(
-            *(nn.Conv2d(channels, first, 1, bias=False), nn.BatchNorm2d(first), activation()),
-            *(nn.Conv2d(first, second, 1, bias=False), nn.BatchNorm2d(second), activation()),
-            *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(second, scale.classes)),
-        )
+        layers: list[nn.Module] = []
+        for before, width in pairwise((channels, *scale.last_channels)):
+            layers += [nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width), activation()]
+        classifier = nn.Linear(scale.last_channels[-1], scale.classes)
+        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier)
 
 
 def make_start(scale: MbConvScale) -> nn.Sequential:
@@ -195,19 +200,27 @@ class EndGeometry:
 
     def cost(self) -> Cost:
         """Parameters and multiply-accumulates of one image."""
-        first, second = self.scale.last_channels
-        weights = self.in_channels * first + first * second
-        classifier = Cost((second + 1) * self.scale.classes, second * self.scale.classes)
-        return Cost(weights, weights * self.size**2) + norm_params(first) + norm_params(second) + classifier
+        last = self.scale.last_channels
+        total = Cost((last[-1] + 1) * self.scale.classes, last[-1] * self.scale.classes)
+        for before, width in pairwise((self.in_channels, *last)):
+            total += Cost(before * width, before * width * self.size**2) + norm_params(width)
+        return total
 
     def activation_elements(self) -> int:
-        """Outputs of the two convolutions, the pooling and the classifier."""
+        """Outputs of the convolutions, the pooling and the classifier."""
         last = self.scale.last_channels
-        return sum(last) * self.size**2 + last[1] + self.scale.classes
+        return sum(last) * self.size**2 + last[-1] + self.scale.classes
 
     def build(self) -> nn.Module:
         """Freshly initialised last layers."""
         return NetworkEnd(self.scale, self.in_channels)
+
+
+def set_norm_eps(module: nn.Module, eps: float) -> None:
+    """Let all batch norms in ``module`` add ``eps`` to their variances."""
+    for norm in module.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            norm.eps = eps
 
 
 class MbConvNetwork(Network):
@@ -219,6 +232,7 @@ class MbConvNetwork(Network):
         self.start = make_start(scale)
         self.blocks = nn.Sequential(*(InvertedResidual(geometry) for geometry in geometries))
         self.end = NetworkEnd(scale, geometries[-1].channels)
+        set_norm_eps(self, scale.norm_eps)
 
     def forward(self, x: Tensor) -> Tensor:
         """Images (B, image_channels, H, W) to logits (B, classes)."""

@@ -11,7 +11,7 @@ from archwright.bounds import MOST_CELLS, MOST_CHANNELS, MOST_PIXELS, MOST_WIDTH
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
 
-ActivationName = Literal["relu", "swish", "hard_swish"]
+ActivationName = Literal["relu", "relu6", "swish", "hard_swish"]
 Configuration = tuple[int, int, bool]
 """(expansion, kernel, squeeze-excite)."""
 
@@ -31,11 +31,15 @@ class MbConvScale(Scale):
         expansions: allowed ratios of the inner to the input channels of a block.
         kernels: allowed sizes of the depth-wise convolution.
         squeeze_excite: allowed settings of squeeze-excite.
-        last_widths: of the two 1x1 convolutions before the pooling (the table's last block is a 1x1 convolution in the
-            published code, and here).
+        last_widths: of the 1x1 convolutions before the pooling (two in the paper: its table's last block is a 1x1
+            convolution in the published code, and here).
         activations: of each stage; the stem and the first block have the first, the last layers the last.
         width: multiplies all widths, which are then rounded to multiples of eight.
         width_choices: rising multiples of its width that a stage may have; the paper's space has no choice.
+        stage_depths: most blocks of each stage where they differ, which are then the last of ``depths`` it may have.
+        stage_kernels: the one kernel of each stage where kernels are not searched.
+        full_stages: how many of the first stages have the largest expansion only.
+        norm_eps: what batch norms add to variances.
     """
 
     channels: int = 32
@@ -48,10 +52,14 @@ class MbConvScale(Scale):
     expansions: tuple[int, ...] = (2, 3, 6)
     kernels: tuple[int, ...] = (3, 5)
     squeeze_excite: tuple[bool, ...] = (False, True)
-    last_widths: tuple[int, int] = (960, 1280)
+    last_widths: tuple[int, ...] = (960, 1280)
     activations: tuple[ActivationName, ...] = ("relu", "swish", "swish", "swish", "swish")
     width: float = 1.0
     width_choices: tuple[float, ...] = (1.0,)
+    stage_depths: tuple[int, ...] = ()
+    stage_kernels: tuple[int, ...] = ()
+    full_stages: int = 0
+    norm_eps: float = 1e-5
 
     def __post_init__(self) -> None:
         for field in fields(self):  # lists come from JSON
@@ -102,9 +110,9 @@ class MbConvScale(Scale):
         )
 
     @property
-    def last_channels(self) -> tuple[int, int]:
-        """Of the two last convolutions."""
-        return self._rounded(self.last_widths[0]), self._rounded(self.last_widths[1])
+    def last_channels(self) -> tuple[int, ...]:
+        """Of the last convolutions."""
+        return tuple(map(self._rounded, self.last_widths))
 
     @property
     def stem_size(self) -> int:
@@ -142,6 +150,7 @@ class MbConvScale(Scale):
                 raise InputError(f"increasing values in {name}", f"{tuple(values)}")
         if any(kernel % 2 == 0 for kernel in self.kernels):
             raise InputError("odd kernels", f"{self.kernels}")
+        self._check_stages()
         unknown = set(self.activations) - set(get_args(ActivationName))
         if unknown:
             raise InputError(f"activations among {get_args(ActivationName)}", f"{sorted(unknown)}")
@@ -153,6 +162,18 @@ class MbConvScale(Scale):
                 f"{self.image_size} px",
                 "Use larger images (--image-size) or a scale with smaller strides (scale_for picks one).",
             )
+
+    def _check_stages(self) -> None:
+        """Refuse depths and kernels of single stages that the space does not have, and a norm that divides by 0."""
+        stages = len(self.stage_widths)
+        for name, known in (("stage_depths", self.depths), ("stage_kernels", self.kernels)):
+            given = getattr(self, name)
+            if given and (len(given) != stages or not set(given) <= set(known)):
+                raise InputError(f"{name} for {stages} stages among {known}, or none", f"{given}")
+        if not 0 <= self.full_stages <= stages:
+            raise InputError(f"0 to {stages} full_stages", str(self.full_stages))
+        if not 0 < self.norm_eps < 1:
+            raise InputError("norm_eps between 0 and 1", str(self.norm_eps))
 
     def _rounded(self, channels: int, choice: float = 1.0) -> int:
         """The nearest multiple of eight to ``channels * width * choice`` that is not more than a tenth below it."""

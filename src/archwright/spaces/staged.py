@@ -86,14 +86,24 @@ class StagedSpace(Space[A]):
         """The depths a stage may have, rising."""
 
     @property
+    def stage_depths(self) -> tuple[tuple[int, ...], ...]:
+        """Per stage those of :attr:`depths` that it may have; all of them by default."""
+        return (self.depths,) * self.stages
+
+    @property
     @abstractmethod
     def configurations(self) -> tuple[Any, ...]:
         """What a block may be."""
 
     @property
     def allowed(self) -> NDArray[np.bool_]:
-        """(S, D, C): whether a block at that place may have that configuration; all of them by default."""
-        return np.ones(self.shape, bool)
+        """(S, D, C): whether a block at that place may have that configuration; all of them by default.
+
+        No block is allowed beyond the greatest depth of its stage.
+        """
+        most = np.array([depths[-1] for depths in self.stage_depths])
+        present = np.arange(self.most_blocks) < most[:, None]
+        return np.repeat(present[:, :, None], len(self.configurations), axis=2)
 
     @abstractmethod
     def check(self, architecture: A) -> None:
@@ -153,7 +163,8 @@ class StagedSpace(Space[A]):
     def size(self) -> int:
         """Every stage has a width, some depth d and one configuration for each of its d blocks."""
         counts = self.allowed.sum(-1)
-        per_stage = [sum(prod(row[:depth].tolist()) for depth in self.depths) for row in counts]
+        both = zip(counts, self.stage_depths, strict=True)
+        per_stage = [sum(prod(row[:depth].tolist()) for depth in depths) for row, depths in both]
         return prod(len(widths) * count for widths, count in zip(self.widths, per_stage, strict=True))
 
     @property
@@ -213,7 +224,7 @@ class StagedSpace(Space[A]):
 
     def sample(self, rng: np.random.Generator) -> A:
         """Every depth, configuration and width uniformly: the distribution under which BINAS takes expectations."""
-        depths = rng.choice(self.depths, self.stages).tolist()
+        depths = [int(rng.choice(own)) for own in self.stage_depths]
         options = [[np.flatnonzero(place) for place in stage] for stage in self.allowed]
         rows = [
             [int(own[block][rng.integers(len(own[block]))]) for block in range(depth)]
@@ -279,10 +290,11 @@ class StagedSpace(Space[A]):
             for other in options[block]
             if other != own
         ]
-        place = self.depths.index(len(row))
-        changed += [row[: self.depths[place - 1]]] if place else []
-        if place + 1 < len(self.depths):
-            new = range(len(row), self.depths[place + 1])
+        depths = self.stage_depths[stage]
+        place = depths.index(len(row))
+        changed += [row[: depths[place - 1]]] if place else []
+        if place + 1 < len(depths):
+            new = range(len(row), depths[place + 1])
             changed += [row + [one] * len(new) for one in options[len(row)] if all(one in options[b] for b in new)]
         return changed
 

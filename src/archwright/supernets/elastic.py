@@ -34,6 +34,7 @@ from archwright.spaces.mbconv_network import (
     NetworkEnd,
     SqueezeExcite,
     make_start,
+    set_norm_eps,
 )
 from archwright.spaces.mbconv_scale import MbConvScale
 
@@ -223,6 +224,7 @@ class ElasticSupernet(nn.Module):
             for row in space.heaviest().geometries(scale)
         )
         self.end = NetworkEnd(scale, scale.stage_channels[-1])
+        set_norm_eps(self, scale.norm_eps)
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, choices: StagedChoice) -> Tensor:

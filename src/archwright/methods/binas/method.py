@@ -1,9 +1,9 @@
 """BINAS: the most accurate network under hard latency limits, trained in the time that the user has.
 
 1. ``table``: every block of the space is timed on this device, so that the reachable range is known first (eq. 5).
-2. The stages of a plan. ``fast`` (:mod:`~archwright.methods.binas_fast`, the default) tries small networks around each
+2. The stages of a plan. ``fast`` (:mod:`~archwright.methods.binas.fast`, the default) tries small networks around each
    limit, trains the best on and grows it where that pays, all within the given minutes. ``paper``
-   (:mod:`~archwright.methods.binas_paper`) trains a supernet, measures its sub-networks and solves for every limit.
+   (:mod:`~archwright.methods.binas.paper`) trains a supernet, measures its sub-networks and solves for every limit.
 3. ``beside``: what simple things reach on the same images in the same time.
 4. ``answer``: one model a limit; ``best`` is the one of highest accuracy on validation.
 """
@@ -18,10 +18,10 @@ from archwright.data.augmentation import OwnAugmentation
 from archwright.data.detail import sufficient_size
 from archwright.errors import InputError
 from archwright.export import has_onnx
-from archwright.methods.binas_fast import FastPlan
-from archwright.methods.binas_options import BinasOptions
-from archwright.methods.binas_paper import PaperPlan
-from archwright.methods.binas_tables import Tables
+from archwright.methods.binas.fast import FastPlan
+from archwright.methods.binas.options import BinasOptions
+from archwright.methods.binas.paper import PaperPlan
+from archwright.methods.binas.tables import Tables
 from archwright.runs.files import inside, write_atomic
 from archwright.search.answer import Beside, Candidate, Found
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
@@ -143,7 +143,7 @@ class Binas(Method):
         plain = PlainTraining(
             recipe=self.plan.plain_recipe,
             steps=self.plan.plain_steps,
-            augment=context.task.augmentation(),
+            augment=self.plan.augment,
             seed=context.configuration.seed,
             device=context.device.name,
             checkpoints=context.run.checkpoints("beside"),

@@ -25,11 +25,12 @@ import numpy as np
 import torch
 
 from archwright.costs.tables import LatencyTable
+from archwright.data.augmentation import Augment
 from archwright.export import has_onnx
-from archwright.methods.binas_latency import Timed
-from archwright.methods.binas_options import BinasOptions, Summary
-from archwright.methods.binas_supernet import OnePath, Ranks, SupernetWork
-from archwright.methods.binas_tables import Tables
+from archwright.methods.binas.latency import Timed
+from archwright.methods.binas.options import BinasOptions, Summary
+from archwright.methods.binas.supernet import OnePath, Ranks, SupernetWork
+from archwright.methods.binas.tables import Tables
 from archwright.predictors.contributions import Contributions
 from archwright.predictors.staged import shrunk
 from archwright.runs.files import write_json
@@ -117,6 +118,11 @@ class PaperPlan:
     def plain_recipe(self) -> Recipe:
         """Of the plain network beside, whose steps are one pass."""
         return self.work.recipe(1, 0.5)
+
+    @property
+    def augment(self) -> Augment | None:
+        """Of the plain network beside."""
+        return self.context.task.augmentation()
 
     def limits_without(self, table: LatencyTable) -> list[float]:
         """Two inside the reachable range."""

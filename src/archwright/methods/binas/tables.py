@@ -14,8 +14,8 @@ from archwright.costs.measure import Timing, device_name
 from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table, parts
 from archwright.costs.tables import ROUNDS as TABLE_ROUNDS
 from archwright.errors import InputError
-from archwright.methods.binas_latency import Clock, latency_of, say_if_busy
-from archwright.methods.binas_options import BinasOptions
+from archwright.methods.binas.latency import Clock, latency_of, say_if_busy
+from archwright.methods.binas.options import BinasOptions
 from archwright.search.context import Context
 from archwright.search.values import StageResult
 from archwright.spaces.staged import StagedSpace
