@@ -74,6 +74,31 @@ def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(shortened, "README.md", "exec"), names)  # noqa: S102
 
 
+# --- pages -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_method_has_a_page_with_all_that_readers_look_for() -> None:
+    wanted = (r"^#+ When to use", r"^#+ Settings", r"^#+ Where .*differ", r"^#+ Measured")
+    texts = [page.read_text() for page in PAGES]
+    whole = [text for text in texts if all(re.search(head, text, flags=re.MULTILINE) for head in wanted)]
+    without = [
+        entry.name
+        for entry in methods
+        if not any(re.search(rf"`{entry.name}`|search {entry.name} ", text) for text in whole)
+    ]
+    choosing = (ROOT / "docs" / "choosing.md").read_text()
+    assert without == []
+    assert [name for name in ("binas", "hnas", "nasi", "conas", "rarts", "nesbs") if name not in choosing] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_files_lead_somewhere(page: Path) -> None:
+    """In the repository; on the site `make docs` checks them, with their anchors."""
+    prose = re.sub(r"^```.*?^```|`[^`]*`", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\(([^)#\s]+)", prose)
+    assert [link for link in links if "://" not in link and not (page.parent / link).exists()] == []
+
+
 # --- command lines ---------------------------------------------------------------------------------------------------
 
 
