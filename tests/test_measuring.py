@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from torch import nn
 
 import archwright as aw
 from archwright.costs.measure import Timing
@@ -30,6 +31,21 @@ def test_values_and_texts_score_alike_and_images_count() -> None:
     assert by_value["grad"] == by_text["grad"] > 0
     images = np.random.default_rng(0).integers(0, 256, (40, 8, 8), dtype=np.uint8)
     assert aw.score(CELL, data=(images, np.arange(40) % 2), **settings)["grad"] != by_value["grad"]
+
+
+def test_own_networks_are_ranked_in_one_table() -> None:
+    def network(width: int) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, width, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10)
+        )
+
+    found = aw.score([network(2), network(9)], "digits", ["macs", "trace"], batch_size=16, replicates=2)
+    assert found["macs"].tolist() == pytest.approx([36 * 9 * w + 10 * w for w in (2, 9)])
+    assert found.best_first("macs").tolist() == [1, 0]
+    assert np.isfinite(found.standard_errors).all()
+    assert aw.score(network(2), "digits", ["macs"])["macs"] == found["macs"][:1].round()
+    with pytest.raises(InputError, match="both"):
+        aw.score([network(2), CELL])
 
 
 @pytest.mark.parametrize("wrong", [{"architectures": []}, {"architectures": "x"}, {"metrics": ["x"]}, {"space": "x"}])

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from archwright.costs.measure import Timing
 from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
 from archwright.data import from_object
+from archwright.data.detail import sufficient_size
 from archwright.data.kept import keep
 from archwright.data.request import KEPT, DataRequest, load_data
 from archwright.device import Device
 from archwright.errors import InputError
 from archwright.execution.base import make_executor
-from archwright.proxies.engine import ScoreRequest, score_architectures
+from archwright.proxies.engine import ScoreRequest, score_architectures, score_networks
 from archwright.proxies.score import Scores
+from archwright.references import resolve
 from archwright.runs.files import check_writable
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, runs_root
@@ -29,11 +34,11 @@ METRICS = ("grad", "snip", "trace", "kappa")
 
 
 def score(
-    architectures: str | Architecture | Sequence[str | Architecture],
+    architectures: str | Architecture | nn.Module | Sequence[str | Architecture | nn.Module],
+    data: Any = "digits",
     metrics: Sequence[str] = METRICS,
     *,
     space: str | Space[Any] = "nasbench201",
-    data: Any = "digits",
     seed: int = 0,
     executor: str = "here",
     workers: int = 1,
@@ -41,36 +46,69 @@ def score(
     progress: Progress | None = None,
     **request: Any,
 ) -> Scores:
-    """Score architectures by training-free metrics.
+    """Score architectures, or networks of your own, by training-free metrics.
 
     Args:
-        architectures: one or several, as values or as text.
-        metrics: names (``archwright proxies`` lists them).
-        space: of the architectures: name, text or object.
+        architectures: one or several, as values or as text; or any module(s) from images (m, C, H, W) to logits.
         data: images of the mini-batch: a text, or what you have in memory (:func:`archwright.data.from_object`).
+        metrics: names (``archwright proxies`` lists them).
+        space: of the architectures: name, text or object. Modules have none.
         seed: of the draws.
-        executor: here, processes or ray.
+        executor: here, processes or ray; modules are scored here.
         workers: processes of the executor.
         address: of a Ray cluster.
         progress: where to show what happens.
-        request: further fields of :class:`~archwright.proxies.engine.ScoreRequest`: channels, cells, image_size,
-            batch_size, initialisation, ntk, replicates.
+        request: further fields of :class:`~archwright.proxies.engine.ScoreRequest`: channels, cells (of architectures),
+            image_size (of modules the data's own by default), batch_size, initialisation, ntk, labels, replicates.
 
     Example:
-        >>> scores = score(archwright.spaces["nasbench201"].sample(rng), ["grad"])  # doctest: +SKIP
+        >>> scores = score(archwright.spaces["nasbench201"].sample(rng), metrics=["grad"])  # doctest: +SKIP
         >>> scores["grad"]  # doctest: +SKIP
+        >>> score([my_network, my_other_network], "cifar10").best_first("trace")  # doctest: +SKIP
     """
-    chosen = find_space(space) if isinstance(space, str) else space
-    several = [architectures] if isinstance(architectures, str | Architecture) else list(architectures)
+    single = isinstance(architectures, str | Architecture | nn.Module)
+    several: list[Any] = [architectures] if single else list(architectures)  # type: ignore[arg-type]
     if not several:
-        raise InputError("architectures to score", "none")
-    values = [chosen.parse(one) if isinstance(one, str) else one for one in several]
-    settings = {"channels": 4, "cells": 3, "image_size": 8, "batch_size": 64, **request}
+        raise InputError("architectures or modules to score", "none")
+    networks = [one for one in several if isinstance(one, nn.Module)]
+    if networks and len(networks) < len(several):
+        raise InputError("architectures or modules", "both", "Score them in two calls.")
     with tempfile.TemporaryDirectory() as folder, make_executor(executor, workers, address) as where:
         wanted = DataRequest(data, seed) if isinstance(data, str) else _kept(data, seed, Path(folder))
+        if networks:
+            size = load_data(wanted).image_size
+            own = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **{"image_size": size, **request})
+            return score_networks(networks, own, progress or Progress())
+        chosen = find_space(space) if isinstance(space, str) else space
+        values = [chosen.parse(one) if isinstance(one, str) else one for one in several]
+        settings = {"channels": 4, "cells": 3, "image_size": 8, "batch_size": 64, **request}
         asked = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **settings)
         log = ItemLog(Path(folder) / "scores.jsonl")
         return score_architectures(chosen, values, asked, executor=where, log=log, progress=progress or Progress())
+
+
+def build_networks(reference: str, data: Any = "digits") -> dict[str, nn.Module]:
+    """The candidates that a function of yours makes: a module, or several by name.
+
+    Args:
+        reference: ``MODULE:FUNCTION`` or ``FILE.py:FUNCTION``. The function is given those of ``classes``,
+            ``image_size`` and ``image_channels`` that it has parameters for.
+        data: images that decide these numbers.
+    """
+    function = resolve(reference, "network")
+    if not callable(function):
+        raise InputError("a function that makes a network", f"{reference}, a {type(function).__name__}")
+    images = load_data(DataRequest(data, 0)) if isinstance(data, str) else from_object(data)
+    given = {"classes": images.classes, "image_size": images.image_size, "image_channels": images.image_channels}
+    accepted = inspect.signature(function).parameters
+    everything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
+    made = function(**{name: value for name, value in given.items() if everything or name in accepted})
+    found = {reference: made} if isinstance(made, nn.Module) else made
+    if not isinstance(found, Mapping) or not found or not all(isinstance(one, nn.Module) for one in found.values()):
+        raise InputError(
+            "a function that returns a module, or modules by name", f"{type(made).__name__} of {reference}"
+        )
+    return {str(name): network for name, network in found.items()}
 
 
 def _kept(data: Any, seed: int, folder: Path) -> DataRequest:
@@ -89,7 +127,7 @@ class Latencies:
 
 
 def latency(
-    space: str = "mbconv",
+    space: str = "compact",
     *,
     data: Any = None,
     classes: int = 10,
@@ -106,8 +144,9 @@ def latency(
     """Measure every block of a space on this machine, for searches under a latency limit.
 
     Args:
-        space: name of a space made of blocks.
-        data: takes image size, channels and classes from these data, which may be a text or in memory.
+        space: name of a space made of blocks: compact (binas), mbconv (binas with the paper's plan).
+        data: takes image size, channels and classes from these data, which may be a text or in memory; for named data
+            and compact the size is the one that a search chooses.
         classes: without ``data``.
         image_size: without ``data``.
         image_channels: without ``data``.
@@ -130,7 +169,9 @@ def latency(
         raise InputError("a space made of blocks (mbconv, compact)", repr(space))
     if data is not None:
         images = load_data(DataRequest(data, 0)) if isinstance(data, str) else from_object(data)
-        classes, image_size, image_channels = images.classes, images.image_size, images.image_channels
+        chosen_by_search = isinstance(data, str) and space == "compact"
+        image_size = sufficient_size(images) if chosen_by_search else images.image_size
+        classes, image_channels = images.classes, images.image_channels
     named = measured.named_scale(scale, classes, image_size, image_channels)
     chosen = measured.at_scale(named if width is None else named.changed(width=width))
     path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)

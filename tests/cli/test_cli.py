@@ -215,8 +215,8 @@ def test_a_run_on_a_table_has_no_model_to_predict_with(archwright: Any, nb201: C
 # --- searches with training ------------------------------------------------------------------------------------------
 
 
-def test_search_and_predict_on_its_result(archwright: Any, tmp_path: Path) -> None:
-    run = tmp_path / "mine"
+def test_search_and_predict_on_its_result(archwright: Any, tmp_path: Path, runs_folder: Path) -> None:
+    run = runs_folder / "mine"
     outcome = archwright("search", "random", *TINY, "--evaluations", 1, "--run", run, "--json")
     assert outcome.code == 0
     best = outcome.json["best"]
@@ -224,7 +224,7 @@ def test_search_and_predict_on_its_result(archwright: Any, tmp_path: Path) -> No
     assert best["accuracy_on"].startswith("digits test")
     image = tmp_path / "three.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 20), dtype=np.uint8)).save(image)
-    for model in (run, run / best["model"]):
+    for model in (run, run / best["model"], "mine", "last"):
         (one,) = archwright("predict", model, image, "--top", 2, "--json").json["predictions"]
         assert one["class"] in [str(digit) for digit in range(10)]
         assert len(one["top"]) == 2
@@ -343,3 +343,23 @@ def test_an_own_function_and_space(archwright: Any, tmp_path: Path) -> None:
     assert "--failures" in outcome.err
     for wrong in (["--evaluate", "mine:score"], ["--evaluate", "json:dumps"], ["--minutes", "nan"], ["--workers", "2"]):
         assert archwright("search", "random", *own[2:], *wrong).code == (1 if wrong[1] == "json:dumps" else 2)
+
+
+def test_own_networks_are_scored_in_one_table(archwright: Any, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "def make(classes, image_size):\n"
+        "    def one(width):\n"
+        "        first, last = nn.Linear(image_size**2, width), nn.Linear(width, classes)\n"
+        "        return nn.Sequential(nn.Flatten(), first, nn.ReLU(), last)\n"
+        "    return {'narrow': one(4), 'wide': one(16)}\n"
+        "nothing = 3\n"
+    )
+    own = ["score", "--network", f"{tmp_path}/mine.py:make", "--metrics", "params,naswot", "--batch-size", 16]
+    outcome = archwright(*own, "--json")
+    assert [row["network"] for row in outcome.json["scores"]] == ["wide", "narrow"]
+    assert [row["params"] for row in outcome.json["scores"]] == [16 * 74, 4 * 74]
+    assert "narrow" in archwright(*own).out
+    assert archwright("score", "--network", f"{tmp_path}/mine.py:nothing").code == 2
+    assert archwright(*own, "|none~0|").code == 2
+    assert archwright("score").code == 2

@@ -40,6 +40,24 @@ def test_a_metric_without_a_positive_scale_enters_by_rank() -> None:
     assert make_objective(scores, "naswot", "square").metric == pytest.approx([1 / 3, 1.0, 2 / 3])
 
 
+def test_a_metric_whose_better_is_lower_enters_the_right_way_round() -> None:
+    values = np.array([[8.0, -1.0, 5.0], [2.0, -4.0, 5.0], [4.0, 3.0, 5.0]])
+    scores = Scores(("depth", "loss", "kappa"), np.array([-1, -1, -1]), values, np.zeros_like(values))
+    assert make_objective(scores, "depth", "square").metric == pytest.approx([0.5, 2.0, 1.0])
+    assert make_objective(scores, "loss", "square").metric == pytest.approx([2 / 3, 1.0, 1 / 3])
+
+
+@needs_table
+def test_grasp_enters_by_its_absolute_value_and_noise_is_recorded(tmp_path: Path) -> None:
+    small = {**SMALL, "pool": 6}
+    runs = [aw.search("hnas", benchmark="nb201", evaluations=2, metric=metric, run=tmp_path / metric, **small)
+            for metric in ("grasp", "grasp-abs")]  # fmt: skip
+    assert runs[0].best == runs[1].best
+    kept = aw_run_stage(tmp_path / "grasp", "score")
+    assert kept["images"] == "Gaussian noise"
+    assert kept["metric"] == "grasp-abs"
+
+
 def test_a_positive_metric_keeps_its_scale_whatever_disconnected_networks_score() -> None:
     values = np.array([[0.0, 1e7], [2.0, 5.0], [6.0, 5.0]])
     scores = Scores(("grad", "kappa"), np.array([1, -1]), values, np.zeros_like(values))
@@ -101,10 +119,10 @@ def test_a_resumed_search_proposes_what_the_uninterrupted_one_did(
     assert one == two
 
 
-def aw_run_stage(folder: Path) -> Any:
+def aw_run_stage(folder: Path, stage: str = "search") -> Any:
     from archwright.runs.run import Run
 
-    return Run.open(folder).stage_result("search")
+    return Run.open(folder).stage_result(stage)
 
 
 @needs_table

@@ -105,6 +105,25 @@ def test_fisher_by_hand() -> None:
     assert own(model, "fisher") == pytest.approx(expected, rel=1e-4)
 
 
+def test_fisher_with_the_fan_in_by_hand() -> None:
+    """One linear layer: its channels all have the same fan-in."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 5, bias=False))
+    assert own(model, "fisher-fan-in") == pytest.approx(192 * own(model, "fisher"))
+
+
+def test_jacob_cov_by_numpy_and_of_a_linear_network() -> None:
+    model, (x, _) = small_network().double(), small_batch()
+    images = x.double().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(images).sum(), images)
+    values = np.linalg.eigvalsh(np.corrcoef(gradient.flatten(1).numpy())) + 1e-5
+    found = score(model, (x.double(), small_batch()[1]), ["jacob_cov"], initialisation=None)["jacob_cov"][0]
+    assert found == pytest.approx(-(np.log(values) + 1 / values).sum(), rel=1e-6)
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(192, 5))  # every image has the same gradient: one eigenvalue is m
+    value, rest = 6 + 1e-5, 1e-5
+    expected = -(np.log(value) + 1 / value) - 5 * (np.log(rest) + 1 / rest)
+    assert own(linear, "jacob_cov") == pytest.approx(expected, rel=1e-3)
+
+
 def test_knas_is_the_mean_of_the_kernel_and_below_trace() -> None:
     model, (x, y) = small_network(batch_norm=False), small_batch()
     summed = torch.autograd.grad(model(x).gather(1, y[:, None]).mean(), weights_of(model))
@@ -130,7 +149,7 @@ def test_disconnected_network_has_a_finite_worst_score(name: str) -> None:
 
     scores = score([small_network(), Cut()], small_batch(), [name])
     assert np.isfinite(scores.values).all()
-    if name not in {"params", "macs", "naswot", "grasp"}:
+    if name not in {"params", "macs", "naswot"}:
         assert list(scores.best_first(name)) == [0, 1]
 
 
@@ -147,7 +166,7 @@ def test_every_registered_metric_says_what_it_is(name: str) -> None:
     assert proxy.name == name
     assert proxy.direction in (-1, 1)
     assert np.isfinite(proxy.worst)
-    assert (proxy.term is None) != (proxy.pattern is None)
+    assert sum(part is not None for part in (proxy.term, proxy.pattern, proxy.at_input)) == 1
 
 
 def test_linear_regions_by_hand() -> None:

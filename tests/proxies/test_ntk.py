@@ -8,7 +8,8 @@ from torch import nn
 from torch.func import functional_call, jacrev
 
 from archwright.proxies import ntk
-from archwright.proxies.records import LayerRecord, record_module
+from archwright.proxies.modules import record_module
+from archwright.proxies.records import LayerRecord
 
 
 def kernel_of(records: list[LayerRecord]) -> torch.Tensor:
@@ -46,7 +47,7 @@ def expanded_kernel(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> torch
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_contracted_is_autograd_with_weights_expanded_per_example(batch_norm: bool) -> None:
     model, (x, y) = small_network(batch_norm), small_batch()
-    records, _ = record_module(model, x, y, needs=["logit"])
+    records, *_ = record_module(model, x, y, needs=["logit"])
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.track_running_stats, module.running_mean, module.running_var = False, None, None
@@ -57,7 +58,7 @@ def test_contracted_is_autograd_with_weights_expanded_per_example(batch_norm: bo
 @pytest.mark.parametrize("batch_norm", [True, False])
 def test_exact_is_a_plain_loop(batch_norm: bool) -> None:
     model, (x, y) = small_network(batch_norm), small_batch()
-    records, _ = record_module(model, x, y, needs=["logit"], ntk="exact")
+    records, *_ = record_module(model, x, y, needs=["logit"], ntk="exact")
     weights = [model.get_submodule(n).weight for n in weight_names(model)]
     rows = []
     for i in range(len(x)):
@@ -69,8 +70,8 @@ def test_exact_is_a_plain_loop(batch_norm: bool) -> None:
 
 def test_both_modes_agree_without_batch_norm() -> None:
     model, (x, y) = small_network(batch_norm=False), small_batch()
-    contracted, _ = record_module(model, x, y, needs=["logit"])
-    exact, _ = record_module(model, x, y, needs=["logit"], ntk="exact")
+    contracted, *_ = record_module(model, x, y, needs=["logit"])
+    exact, *_ = record_module(model, x, y, needs=["logit"], ntk="exact")
     torch.testing.assert_close(kernel_of(contracted), kernel_of(exact), rtol=1e-5, atol=1e-5)
 
 
@@ -108,7 +109,7 @@ def test_theorem_7_4_wide_exactly() -> None:
     n, m, depth = 12, 7, 3
     x = torch.linalg.qr(torch.randn(n, m))[0].T
     for mode in ("contracted", "exact"):
-        records, _ = record_module(Wide(n, depth, deep=False), x, torch.zeros(m, dtype=torch.long), needs=["logit"],
+        records, *_ = record_module(Wide(n, depth, deep=False), x, torch.zeros(m, dtype=torch.long), needs=["logit"],
                                    ntk=mode)  # fmt: skip
         theta = kernel_of(records)
         torch.testing.assert_close(theta, depth * n * torch.eye(m), rtol=1e-5, atol=1e-4)
@@ -146,7 +147,7 @@ def test_trace_and_its_approximations_by_hand() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(12, 4))
     x, y = torch.randn(5, 3, 2, 2), torch.tensor([0, 1, 2, 3, 0])
-    records, _ = record_module(model, x, y)
+    records, *_ = record_module(model, x, y)
     flat = x.flatten(1)
     error = model(x).detach().softmax(1) - torch.eye(4)[y]
     torch.testing.assert_close(ntk.trace_norm(kernel_of(records)[None])[0], flat.square().sum())

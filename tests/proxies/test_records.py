@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from archwright.errors import DivergedError, InputError
-from archwright.proxies.records import record_module, record_synflow
+from archwright.proxies.modules import record_module, record_synflow
 
 
 def small_network(batch_norm: bool = True) -> nn.Sequential:
@@ -30,7 +30,7 @@ def hook_count(model: nn.Module) -> int:
 
 def test_gradients_are_those_of_a_plain_backward_pass() -> None:
     model, (x, y) = small_network(), small_batch()
-    layers, relus = record_module(model, x, y, needs=["loss"])
+    layers, relus, _ = record_module(model, x, y, needs=["loss"])
     F.cross_entropy(model(x), y).backward()
     weights = [m.weight for m in model if isinstance(m, nn.Conv2d | nn.Linear)]
     assert [r.name for r in layers] == ["0", "3", "8"]
@@ -68,7 +68,7 @@ def test_unused_layer_has_zero_gradients() -> None:
             self.unused(x)
             return self.main(x)
 
-    layers, _ = record_module(Dangling(), *small_batch(), needs=["loss", "logit", "hessian"])
+    layers, *_ = record_module(Dangling(), *small_batch(), needs=["loss", "logit", "hessian"])
     (dangling,) = [r for r in layers if r.name == "unused"]
     for field in (dangling.weight_gradient, dangling.loss_gradients, dangling.logit_gradients, dangling.hessian_weight):
         assert field is not None
@@ -89,11 +89,14 @@ def test_bad_networks_are_refused(model: nn.Module, words: str) -> None:
         record_module(model, x, torch.tensor([0, 1, 2, 3, 4, 4]))
 
 
-def test_layer_used_twice_is_refused() -> None:
+def test_a_layer_used_twice_is_one_record_with_both_uses() -> None:
     shared = nn.Conv2d(3, 3, 1)
     model = nn.Sequential(shared, shared, nn.Flatten(), nn.Linear(192, 5))
-    with pytest.raises(InputError, match="once"):
-        record_module(model, *small_batch())
+    first, last = record_module(model, *small_batch())[0]
+    assert (first.name, last.name) == ("0", "3")
+    assert first.jacobian is not None
+    assert len(first.uses) == 1
+    assert last.jacobian is None
 
 
 def test_non_finite_loss_is_an_error() -> None:

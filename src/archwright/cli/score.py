@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PIXELS, SEED, TEXT, WORKERS
 from archwright.errors import InputError
 
+if TYPE_CHECKING:
+    from archwright.proxies.score import Scores
+
 
 @click.command("score", epilog="Example: archwright score --file cells.txt --metrics trace,kappa")
 @click.argument("architectures", nargs=-1)
 @click.option("--file", "path", type=click.Path(path_type=Path), help="One architecture a line; - reads stdin.")
+@click.option(
+    "--network",
+    "networks",
+    multiple=True,
+    type=TEXT,
+    help="Your own network instead: MODULE:FUNCTION or FILE.py:FUNCTION, imported and called with what it takes of "
+    "classes, image_size, image_channels; returns a module or a dict of modules. Repeatable.",
+)
 @click.option("--space", default="nasbench201", show_default=True, help="Their space.")
 @click.option(
     "--metrics", default="grad,snip,trace,kappa", show_default=True, help="Comma-separated; see: archwright proxies."
@@ -27,7 +39,7 @@ from archwright.errors import InputError
     show_default=True,
     help="Of that network (per stage, or in total).",
 )
-@click.option("--image-size", type=PIXELS, default=8, show_default=True, help="Images are averaged down to this.")
+@click.option("--image-size", type=PIXELS, help="Images are averaged down to this; 8, of --network the data's own.")
 @click.option("--batch-size", type=BATCH, default=64, show_default=True, help="Images of a draw.")
 @click.option("--initialisation", default="lecun", show_default=True, type=click.Choice(["lecun", "xavier", "he"]))
 @click.option("--ntk", default="contracted", show_default=True, type=click.Choice(["contracted", "exact"]))
@@ -40,12 +52,13 @@ from archwright.errors import InputError
 def score_command(
     architectures: tuple[str, ...],
     path: Path | None,
+    networks: tuple[str, ...],
     space: str,
     metrics: str,
     data: str,
     channels: int,
     cells: int,
-    image_size: int,
+    image_size: int | None,
     batch_size: int,
     initialisation: str,
     ntk: str,
@@ -56,24 +69,32 @@ def score_command(
     address: str | None,
     as_json: bool,
 ) -> None:
-    """Score ARCHITECTURES without training them, the best by the first metric first."""
-    from archwright.measuring import score
+    """Score ARCHITECTURES, or networks of your own, without training them, the best by the first metric first."""
+    from archwright.measuring import build_networks, score
     from archwright.runs.progress import TerminalProgress
-    from archwright.terminal import show_table
 
-    texts = list(architectures)
-    if path is not None:
-        if str(path) != "-" and not path.is_file():
-            raise InputError("a file with one architecture a line", str(path))
-        lines = sys.stdin.read() if str(path) == "-" else _read(path)
-        texts += [line.strip() for line in lines.splitlines() if line.strip()]
-    if not texts:
-        raise InputError("architectures as arguments, or --file", "none")
+    texts = _texts(architectures, path)
+    if bool(texts) == bool(networks):
+        raise InputError("architectures as arguments or --file, or --network", "both" if texts else "none")
+    request: dict[str, Any] = {
+        "batch_size": batch_size,
+        "initialisation": initialisation,
+        "ntk": ntk,
+        "replicates": replicates,
+    }
+    request |= {} if image_size is None else {"image_size": image_size}
+    names = tuple(name.strip() for name in metrics.split(","))
+    if networks:
+        click.echo(f"importing {', '.join(networks)}", err=True)
+        own = {name: network for one in networks for name, network in build_networks(one, data).items()}
+        scores = score(list(own.values()), data, names, seed=seed, progress=TerminalProgress(), **request)
+        _show("network", list(own), scores, as_json, {})
+        return
     scores = score(
         texts,
-        tuple(name.strip() for name in metrics.split(",")),
+        data,
+        names,
         space=space,
-        data=data,
         seed=seed,
         executor=executor,
         workers=workers,
@@ -81,27 +102,35 @@ def score_command(
         progress=TerminalProgress(),
         channels=channels,
         cells=cells,
-        image_size=image_size,
-        batch_size=batch_size,
-        initialisation=initialisation,
-        ntk=ntk,
-        replicates=replicates,
+        **request,
     )
+    _show("architecture", texts, scores, as_json, {"space": space})
+
+
+def _show(kind: str, labels: list[str], scores: Scores, as_json: bool, head: dict[str, str]) -> None:
+    """One table of what was scored, the best by the first metric first."""
     order = scores.best_first(scores.metrics[0])
-    rows = [
-        {"architecture": texts[i], **{name: float(scores[name][i]) for name in scores.metrics}} for i in order.tolist()
-    ]
+    rows = [{kind: labels[i], **{name: float(scores[name][i]) for name in scores.metrics}} for i in order.tolist()]
     if as_json:
         from archwright.cli.view import print_json
 
-        print_json({"space": space, "metrics": list(scores.metrics), "scores": rows})
+        print_json({**head, "metrics": list(scores.metrics), "scores": rows})
         return
+    from archwright.terminal import show_table
+
     directions = ["higher" if d > 0 else "lower" for d in scores.directions]
     heads = [f"{name} ({word} is better)" for name, word in zip(scores.metrics, directions, strict=True)]
-    show_table(
-        (*heads, "architecture"),
-        [(*[f"{row[name]:.4g}" for name in scores.metrics], str(row["architecture"])) for row in rows],
-    )
+    show_table((*heads, kind), [(*[f"{row[name]:.4g}" for name in scores.metrics], str(row[kind])) for row in rows])
+
+
+def _texts(architectures: tuple[str, ...], path: Path | None) -> list[str]:
+    """The architectures of the arguments and of the file, or of stdin."""
+    if path is None:
+        return list(architectures)
+    if str(path) != "-" and not path.is_file():
+        raise InputError("a file with one architecture a line", str(path))
+    lines = sys.stdin.read() if str(path) == "-" else _read(path)
+    return [*architectures, *(line.strip() for line in lines.splitlines() if line.strip())]
 
 
 def _read(path: Path) -> str:

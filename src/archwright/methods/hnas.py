@@ -29,7 +29,7 @@ from archwright.proxies.score import Scores
 from archwright.search.evaluator import Evaluated
 from archwright.search.method import Options, Stage
 from archwright.search.proposals import ProposalOptions, ProposalSearch
-from archwright.search.scoring import ScoreOptions, check_scoring, make_pool, score_pool
+from archwright.search.scoring import NOISE, ScoreOptions, check_scoring, make_pool, score_pool
 from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Architecture
 
@@ -72,14 +72,16 @@ class Objective:
 def make_objective(scores: Scores, metric: str, penalty: Penalty) -> Objective:
     """The objective of a scored pool.
 
-    M is divided by its median; zero (a disconnected network) becomes the smallest positive number that keeps M^2 and
-    1/M finite. A metric that has negative values is no scale and enters by its rank.
+    M is a positive scale divided by its median, inverted where a lower score is better; zero (a disconnected network)
+    becomes the smallest positive number that keeps M^2 and 1/M finite. A metric that has negative values is no scale
+    and enters by its rank, the best highest.
     """
-    values = scores[metric]
-    if (values >= 0).all():
-        m = np.maximum(values / np.median(values), 1e-12)
+    values, direction = scores[metric], scores.direction(metric)
+    if (values < 0).any():
+        m = ((direction * values).argsort().argsort() + 1) / len(values)
     else:
-        m = (values.argsort().argsort() + 1) / len(values)
+        scaled = np.maximum(values / np.median(values), 1e-12)
+        m = scaled if direction > 0 else 1 / scaled
     return Objective(m, scores["kappa"], penalty)
 
 
@@ -139,11 +141,12 @@ class BoostedPool:
 
 
 class Scored(StageResult):
-    """How many architectures have scores, and which."""
+    """How many architectures have scores, which, and of what images."""
 
     pool: int
     metric: str
     replicates: int
+    images: str = ""
 
 
 class Boosted(Choice):
@@ -164,24 +167,39 @@ class Hnas(ProposalSearch):
     def check(self) -> None:
         """Also refuses an unknown metric, and a space that cannot be scored."""
         super().check()
-        check_scoring(self.context, self.options, (self.options.metric, "kappa"))
+        check_scoring(self.context, self.options, self.metrics)
 
     def search_stages(self) -> list[Stage]:
         """Score, then search."""
         return [Stage("score", "score the pool", self._score), *super().search_stages()]
+
+    @property
+    def metric(self) -> str:
+        """What is scored as M; grasp by its absolute value (eq. 7.3), which is a scale."""
+        return "grasp-abs" if self.options.metric == "grasp" else self.options.metric
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """M and kappa."""
+        return tuple(dict.fromkeys((self.metric, "kappa")))
 
     @cached_property
     def boosted(self) -> BoostedPool:
         """The scored pool; scores that are in the run are not computed again."""
         context, options = self.context, self.options
         pool = make_pool(context, options)
-        metrics = tuple(dict.fromkeys((options.metric, "kappa")))
-        scores = score_pool(context, options, pool, metrics, "score")
-        objective = make_objective(scores, options.metric, options.penalty)
+        scores = score_pool(context, options, pool, self.metrics, "score")
+        objective = make_objective(scores, self.metric, options.penalty)
         return BoostedPool(pool, objective, context.configuration.seed, options.probes)
 
     def _score(self) -> Scored:
-        return Scored(pool=len(self.boosted.pool), metric=self.options.metric, replicates=self.options.replicates)
+        data = self.context.configuration.data
+        images = NOISE if data is None else str(data)
+        if data is None:
+            self.context.progress.say(f"The scores are of {images}: no --data.")
+        return Scored(
+            pool=len(self.boosted.pool), metric=self.metric, replicates=self.options.replicates, images=images
+        )
 
     @property
     def count(self) -> int:

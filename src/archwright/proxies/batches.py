@@ -20,8 +20,12 @@ def check_batch(x: Tensor, y: Tensor, proxies: Sequence[Proxy]) -> None:
         raise InputError("finite images", "NaN or infinity among the pixels")
     names = {proxy.name for proxy in proxies}
     if len(y) < 2:
-        pairwise = sorted(names & {"kappa", "naswot"})
+        pairwise = sorted(names & {"kappa", "naswot", "jacob_cov"})
         if pairwise:
             raise InputError(f"a batch of at least two images for {pairwise[0]}", "one", "Use 32 or 64.")
-    if len(y) > 1 and bool((y == y[0]).all()) and names - {"synflow", "naswot", "params", "macs"}:
+    if (
+        len(y) > 1
+        and bool((y == y[0]).all())
+        and names - {"synflow", "naswot", "regions", "jacob_cov", "params", "macs"}
+    ):
         warnings.warn("all labels of the batch are one class: gradients say little", UserWarning, stacklevel=3)

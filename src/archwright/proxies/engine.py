@@ -17,7 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
 from archwright.data import ImageData
 from archwright.data.request import DataRequest, load_data
@@ -102,7 +103,7 @@ def score_chunk(payload: Json, stop: Stop) -> Json:
     space: Space[Any] = find_space(payload["space"])
     images, labels = draw_batch(request, data, payload["replicate"])
     architectures = [space.parse(text) for text in payload["architectures"]]
-    seed = int(np.random.SeedSequence([request.seed, payload["replicate"]]).generate_state(1)[0])
+    seed = _draw_seed(request, payload["replicate"])
     operations = operations_of(architectures)
     if request.ntk == "contracted" and operations is not None:
         proxies = find_proxies(request.metrics)
@@ -157,6 +158,28 @@ def score_architectures(
     ]
     draws = np.stack(rows, axis=1)
     return combine(find_proxies(request.metrics), draws[np.array(member)])
+
+
+def score_networks(networks: Sequence[nn.Module], request: ScoreRequest, progress: Progress | None = None) -> Scores:
+    """Scores (A, M) of modules as they are given; ``channels`` and ``cells`` of the request mean nothing here."""
+    data = load_data(request.data)
+    request.check(data)
+    draws: list[list[NDArray[np.float64]]] = [[] for _ in networks]
+    with (progress or Progress()).task("scoring", len(networks) * request.replicates) as bar:
+        for replicate in range(request.replicates):
+            batch = draw_batch(request, data, replicate)
+            seed = _draw_seed(request, replicate)
+            for network, rows in zip(networks, draws, strict=True):
+                found = score(
+                    network, batch, request.metrics, ntk=request.ntk, initialisation=request.initialisation, seed=seed
+                )
+                rows.append(found.values[0])
+                bar.advance()
+    return combine(find_proxies(request.metrics), np.array(draws))
+
+
+def _draw_seed(request: ScoreRequest, replicate: int) -> int:
+    return int(np.random.SeedSequence([request.seed, replicate]).generate_state(1)[0])
 
 
 def cached_scores(

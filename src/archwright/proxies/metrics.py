@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from archwright.proxies.ntk import condition_number, layer_kernel, layer_outputs, trace_norm
-from archwright.proxies.records import LayerRecord, Need, ReluRecord
+from archwright.proxies.records import InputRecord, LayerRecord, Need, ReluRecord
 
 Pass = Literal["data", "hessian", "synflow"]
 """Which run of the network a record comes from: the data passes, the one with second derivatives, or synflow's own."""
 
 Term = Callable[[LayerRecord], Tensor]
 Pattern = Callable[[ReluRecord], Tensor]
+AtInput = Callable[[InputRecord], Tensor]
 
 
 def gradient_norm(record: LayerRecord) -> Tensor:
@@ -44,10 +45,38 @@ def hessian_product(record: LayerRecord) -> Tensor:
 
 
 def channel_saliency(record: LayerRecord) -> Tensor:
-    """Half the batch mean of (activation . loss gradient)^2, summed over channels: (A,)."""
-    assert record.loss_gradients is not None
-    products = (layer_outputs(record) * record.loss_gradients).sum((3, 4))
-    return products.square().mean(1).sum(1) / 2
+    """Half the batch mean of (activation . loss gradient)^2, summed over channels and uses: (A,)."""
+    if record.loss_gradients is None:  # a weight whose outputs nobody saw
+        return record.weight.new_zeros(len(record.rows))
+    outputs = layer_outputs(record) if record.outputs is None else record.outputs
+    uses = [(outputs, record.loss_gradients), *record.uses]
+    products = [(activation * gradient).sum((3, 4)) for activation, gradient in uses]
+    return torch.stack([product.square().mean(1).sum(1) / 2 for product in products]).sum(0)
+
+
+def fan_in_saliency(record: LayerRecord) -> Tensor:
+    """As :func:`channel_saliency`, each channel times its fan-in, as public code sums it over weights: (A,)."""
+    channels = 1 if record.loss_gradients is None else record.loss_gradients.shape[2]
+    return channel_saliency(record) * (record.weight[0].numel() / channels)
+
+
+def input_correlations(record: InputRecord) -> Tensor:
+    """Correlation of the input gradients of each pair of examples, (A, m, m), float64; zero for a constant one."""
+    flat = record.gradients.flatten(2).cpu().double()
+    centred = flat - flat.mean(2, keepdim=True)
+    length = centred.norm(dim=2, keepdim=True)
+    unit = centred / torch.where(length > 0, length, 1.0)
+    return unit @ unit.transpose(1, 2)
+
+
+def jacobian_covariance(correlations: Tensor) -> Tensor:
+    """Minus the sum over eigenvalues v of log(v + k) + 1 / (v + k), k = 1e-5, of (A, m, m): (A,).
+
+    Minus infinity for a network whose output does not depend on some image.
+    """
+    values = torch.linalg.eigvalsh(correlations).clamp(min=0) + 1e-5
+    connected = (correlations.diagonal(dim1=1, dim2=2) > 0).all(1)
+    return torch.where(connected, -(values.log() + 1 / values).sum(1), -torch.inf)
 
 
 def path_strength(record: LayerRecord) -> Tensor:
@@ -97,7 +126,7 @@ class Proxy:
         name: its registered name.
         direction: +1 where a higher score predicts a better network, -1 where a lower one does.
         needs: the passes it is computed from.
-        term: what is summed over layers (or, for ``pattern``, over ReLUs).
+        term: what is summed over layers (for ``pattern`` over ReLUs; ``at_input`` has one record).
         finish: from the total over records and the batch size m to one score per architecture.
         worst: the score of a network for which the metric is undefined.
         positive: the score is a positive scale, so replicates are averaged in the logarithm.
@@ -108,6 +137,7 @@ class Proxy:
     needs: frozenset[Need]
     term: Term | None = None
     pattern: Pattern | None = None
+    at_input: AtInput | None = None
     finish: Callable[[Tensor, int], Tensor] = field(default=lambda total, m: total)
     worst: float = 0.0
     positive: bool = True
@@ -135,13 +165,20 @@ LOWEST = -1e30
 GRAD = Proxy("grad", +1, _needs("loss"), gradient_norm)
 SNIP = Proxy("snip", +1, _needs("loss"), saliency)
 GRASP = Proxy(
-    "grasp", +1, _needs("loss", "hessian"), hessian_product, finish=lambda t, m: -t, worst=LOWEST, positive=False
+    "grasp",
+    +1,
+    _needs("loss", "hessian"),
+    hessian_product,
+    finish=lambda t, m: torch.where(t == 0, -torch.inf, -t),  # exactly 0: no gradient flows
+    worst=LOWEST,
+    positive=False,
 )
 GRASP_ABS = Proxy("grasp-abs", +1, _needs("loss", "hessian"), hessian_product, finish=lambda t, m: t.abs())
 TRACE = Proxy("trace", +1, _needs("logit"), layer_kernel, finish=lambda t, m: (trace_norm(t) / m).sqrt())
 KAPPA = Proxy("kappa", -1, _needs("logit"), layer_kernel, finish=lambda t, m: condition_number(t), worst=1e7)
 KNAS = Proxy("knas", +1, _needs("logit"), layer_kernel, finish=lambda t, m: t.double().mean((1, 2)).abs())
-FISHER = Proxy("fisher", +1, _needs("loss"), channel_saliency)
+FISHER = Proxy("fisher", +1, _needs("loss", "outputs"), channel_saliency)
+FISHER_FAN_IN = Proxy("fisher-fan-in", +1, _needs("loss", "outputs"), fan_in_saliency)
 SYNFLOW = Proxy("synflow", +1, _needs("synflow"), path_strength)
 NASWOT = Proxy(
     "naswot",
@@ -153,8 +190,17 @@ NASWOT = Proxy(
     positive=False,
 )
 REGIONS = Proxy("regions", +1, _needs("relu"), pattern=agreements, finish=lambda t, m: linear_regions(t))
+JACOB_COV = Proxy(
+    "jacob_cov",
+    +1,
+    _needs("input"),
+    at_input=input_correlations,
+    finish=lambda t, m: jacobian_covariance(t),
+    worst=LOWEST,
+    positive=False,
+)
 PARAMS = Proxy("params", +1, _needs(), weight_count)
-MACS = Proxy("macs", +1, _needs(), multiply_accumulates)
+MACS = Proxy("macs", +1, _needs("macs"), multiply_accumulates)
 
 
 class Tally:
@@ -163,7 +209,7 @@ class Tally:
     def __init__(self, proxies: Iterable[Proxy], architectures: int) -> None:
         self.proxies = list(proxies)
         self.architectures = architectures
-        self._totals: dict[Term | Pattern, Tensor] = {}
+        self._totals: dict[Callable[..., Tensor], Tensor] = {}
 
     def needs(self) -> set[Need]:
         """The passes a producer has to run for these metrics."""
@@ -179,7 +225,12 @@ class Tally:
         for pattern in {p.pattern for p in self.proxies if p.pattern is not None}:
             self._sum(pattern, record.rows, pattern(record))
 
-    def _sum(self, key: Term | Pattern, rows: Tensor, values: Tensor) -> None:
+    def add_input(self, record: InputRecord) -> None:
+        """Keep what the gradients at the input say."""
+        for at_input in {p.at_input for p in self.proxies if p.at_input is not None}:
+            self._sum(at_input, record.rows, at_input(record))
+
+    def _sum(self, key: Callable[..., Tensor], rows: Tensor, values: Tensor) -> None:
         values = values.cpu()  # small by now; what follows needs float64, which not every accelerator has
         if key not in self._totals:
             self._totals[key] = values.new_zeros(self.architectures, *values.shape[1:])
@@ -189,7 +240,7 @@ class Tally:
         """Metric name -> (A,) float64 scores for a batch of ``examples``."""
         found = {}
         for proxy in self.proxies:
-            key = proxy.term or proxy.pattern
+            key = proxy.term or proxy.pattern or proxy.at_input
             total = self._totals.get(key) if key is not None else None
             if total is None:
                 found[proxy.name] = torch.full((self.architectures,), proxy.worst, dtype=torch.float64)

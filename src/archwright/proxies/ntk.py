@@ -58,6 +58,16 @@ def per_example_gradients(record: LayerRecord, gradients: Tensor) -> list[Tensor
     return [part.reshape(lanes, examples, -1) for part in found]
 
 
+def weight_jacobian(record: LayerRecord, gradients: Tensor) -> Tensor:
+    """As :func:`per_example_gradients`, in the order of the weight: (A, m, C', C/groups, k, k)."""
+    lanes, examples, out_channels = gradients.shape[:3]
+    groups = record.geometry.groups
+    signal = gradients.permute(0, 1, 3, 4, 2).reshape(lanes * examples, -1, groups, out_channels // groups)
+    found = torch.einsum("npgo,npgk->ngok", signal, input_patches(record))
+    kernel = record.weight.shape[-2:]
+    return found.view(lanes, examples, out_channels, *kernel, -1).permute(0, 1, 2, 5, 3, 4)
+
+
 def _kernel_row_patches(record: LayerRecord) -> list[Tensor]:
     """`input_patches` of a plain convolution in k parts, one a row of the kernel: k views of one k-fold copy.
 

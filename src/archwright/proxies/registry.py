@@ -20,6 +20,8 @@ PROXIES = Registry(
     Entry("kappa", f"{_HOME}:KAPPA", "condition number of the neural tangent kernel; lower is better"),
     Entry("knas", f"{_HOME}:KNAS", "mean of the Gram matrix of per-example gradients"),
     Entry("fisher", f"{_HOME}:FISHER", "sum over channels of (activation . loss gradient)^2 / 2"),
+    Entry("fisher-fan-in", f"{_HOME}:FISHER_FAN_IN", "fisher, each channel times its fan-in, as public code has it"),
+    Entry("jacob_cov", f"{_HOME}:JACOB_COV", "how little the input gradients of the examples correlate"),
     Entry("synflow", f"{_HOME}:SYNFLOW", "path strength of |weights| from an all-ones input; needs no data"),
     Entry("naswot", f"{_HOME}:NASWOT", "log-determinant of the Hamming kernel of ReLU patterns"),
     Entry("regions", f"{_HOME}:REGIONS", "linear regions the batch falls into; for small networks and large batches"),

@@ -18,7 +18,8 @@ from archwright.errors import InputError
 from archwright.proxies.batches import check_batch
 from archwright.proxies.initialise import Initialisation, initialise
 from archwright.proxies.metrics import Proxy, Tally
-from archwright.proxies.records import NtkMode, record_module, record_synflow
+from archwright.proxies.modules import count_macs, record_module, record_synflow
+from archwright.proxies.records import NtkMode
 from archwright.proxies.registry import PROXIES
 
 TINY = 1e-300
@@ -47,10 +48,13 @@ class Scores:
             raise InputError(f"one of the scored metrics ({', '.join(self.metrics)})", repr(metric))
         return self.values[:, self.metrics.index(metric)]
 
+    def direction(self, metric: str) -> int:
+        """+1 where a higher score predicts better, -1 where a lower one does."""
+        return int(self.directions[self.metrics.index(metric)])
+
     def best_first(self, metric: str) -> NDArray[np.int64]:
         """Indices of the networks from the best predicted to the worst."""
-        direction = self.directions[self.metrics.index(metric)]
-        return np.argsort(-direction * self[metric], kind="stable")
+        return np.argsort(-self.direction(metric) * self[metric], kind="stable")
 
 
 def find_proxies(metrics: Iterable[str]) -> list[Proxy]:
@@ -101,7 +105,7 @@ def score(
             for replicate in range(replicates):
                 if initialisation is not None:
                     initialise(network, _generator(seed, replicate), initialisation)
-                rows.append(_one(network, x, y, proxies, ntk))
+                rows.append(_one(network, x, y, proxies, ntk, seed))
             draws.append(rows)
     return combine(proxies, np.array(draws, dtype=np.float64).reshape(-1, replicates, len(proxies)))
 
@@ -138,20 +142,24 @@ def _generator(seed: int, replicate: int) -> torch.Generator:
     return torch.Generator().manual_seed(int(words[0]) >> 1)
 
 
-def _one(network: nn.Module, x: Tensor, y: Tensor, proxies: Sequence[Proxy], ntk: NtkMode) -> list[float]:
+def _one(network: nn.Module, x: Tensor, y: Tensor, proxies: Sequence[Proxy], ntk: NtkMode, seed: int) -> list[float]:
     """All metrics of one network with its present weights."""
     tally = Tally(proxies, 1)
     needs = tally.needs()
-    if needs != {"synflow"}:
-        layers, relus = record_module(network, x, y, needs=needs, ntk=ntk)
+    if needs - {"synflow", "macs"} or not needs:
+        layers, relus, at_input = record_module(network, x, y, needs=needs, ntk=ntk, seed=seed)
         for layer in layers:
             tally.add(layer, "data")
             if "hessian" in needs:
                 tally.add(layer, "hessian")
         for relu in relus:
             tally.add_pattern(relu)
+        if at_input is not None:
+            tally.add_input(at_input)
     if "synflow" in needs:
         for layer in record_synflow(network, x):
             tally.add(layer, "synflow")
     found = tally.scores(len(y))
+    if "macs" in needs:  # of every product, not of the recorded weights alone
+        found["macs"] = torch.tensor(count_macs(network, x))
     return [float(found[proxy.name]) for proxy in proxies]

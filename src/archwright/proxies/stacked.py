@@ -28,7 +28,7 @@ from archwright.proxies import lanes
 from archwright.proxies.batches import check_batch
 from archwright.proxies.initialise import Initialisation, weight_scale
 from archwright.proxies.metrics import Pass, Proxy, Tally
-from archwright.proxies.records import Geometry, LayerRecord, ReluRecord
+from archwright.proxies.records import Geometry, InputRecord, LayerRecord, ReluRecord
 from archwright.spaces.base import Architecture
 from archwright.spaces.nasbench201 import Cell201
 
@@ -108,7 +108,7 @@ class _Program:
         self.batch_norm = kind != "synflow"
         needs = tally.needs()
         self.patterns = kind == "data" and "relu" in needs
-        self.cotangents = [name for name in ("loss", "logit") if name in needs] if kind == "data" else ["loss"]
+        self.cotangents = [name for name in ("loss", "logit", "input") if name in needs] if kind == "data" else ["loss"]
         self.tape: list[Callable[[Tensor], Tensor]] = []
 
     def forward(self, images: Tensor) -> Tensor:
@@ -137,7 +137,13 @@ class _Program:
 
         def back(gradients: Tensor) -> Tensor:
             everyone = images.expand(len(self.rows), *images.shape)
-            return self._convolve_back(gradients, replace(conv, rows=self.rows, inputs=everyone, weight=weight), False)
+            wanted = "input" in self.cotangents
+            own = replace(conv, rows=self.rows, inputs=everyone, weight=weight)
+            found = self._convolve_back(gradients, own, want_input=wanted)
+            if wanted:
+                slope = found[self.cotangents.index("input")]
+                self.tally.add_input(InputRecord(self.rows, _examples_first(slope)))
+            return found
 
         self.tape.append(back)
         return out.expand(len(self.rows), *out.shape[1:])
@@ -272,7 +278,7 @@ class _Program:
     def _record(self, gradients: Tensor, conv: _Conv) -> None:
         parts = dict(zip(self.cotangents, gradients, strict=True))
         kernel = conv.weight.shape[-1]
-        found: dict[str, Tensor] = {}
+        found: dict[str, Any] = {}
         if "loss" in parts:
             product = lanes.convolve_weight_gradient(parts["loss"], conv.inputs, kernel, conv.stride)
             if self.kind == "hessian":
@@ -376,7 +382,9 @@ def _run_passes(
 
 
 def _cotangent(kind: str, logits: Tensor, labels: Tensor) -> Tensor:
-    """Gradient at the logits (A, classes, B) of the batch-mean cross entropy or of the summed true-class logits."""
+    """Gradient at the logits (A, classes, B) of the mean cross entropy, of all true-class logits, or of all logits."""
+    if kind == "input":
+        return torch.ones_like(logits)
     truth = F.one_hot(labels, logits.shape[1]).T.to(logits.dtype).expand(logits.shape)
     return (logits.softmax(1) - truth) / len(labels) if kind == "loss" else truth
 

@@ -21,8 +21,9 @@ from archwright.execution.base import Item, Work, run_items
 from archwright.proxies.engine import ScoreRequest, draw_batch
 from archwright.proxies.initialise import initialise
 from archwright.proxies.metrics import Proxy
+from archwright.proxies.modules import record_module
 from archwright.proxies.ntk import batch_gradient_trace, layer_kernel, sample_gradient_trace, trace_norm
-from archwright.proxies.records import LayerRecord, record_module
+from archwright.proxies.records import LayerRecord
 from archwright.proxies.score import Scores, combine, find_proxies, score
 from archwright.proxies.stacked import ProxyScale, score_stacked
 from archwright.reproduce.base import Settings
@@ -125,10 +126,10 @@ def trace_cells(payload: Json, stop: Stop) -> Json:
 def one_trace(network: nn.Module, images: Tensor, labels: Tensor, column: str) -> float:
     """One entry of :func:`cell_traces`: images (m, C, H, W), labels (m,)."""
     if column == "exact":
-        layers, _ = record_module(network, images, labels, needs=("logit",), ntk="exact")
+        layers, *_ = record_module(network, images, labels, needs=("logit",), ntk="exact")
         return float(sum(trace_norm(layer_kernel(layer)) for layer in layers))
     first = len(labels) if column == "sum" else int(column)
-    layers, _ = record_module(network, images[:first], labels[:first], needs=("loss",))
+    layers, *_ = record_module(network, images[:first], labels[:first], needs=("loss",))
     return float((sample_gradient_trace if column == "sum" else batch_gradient_trace)(layers))
 
 

@@ -19,6 +19,10 @@ MOST_POOLED = 20_000
 """Architectures up to which a whole space is the pool."""
 
 
+NOISE = "Gaussian noise"
+"""The images that are scored where a search has none, for people."""
+
+
 class ScoreOptions(Options):
     """How architectures are scored."""
 
