@@ -258,12 +258,20 @@ def test_settings_of_other_plans_are_refused(
 # --- which start, which sizes -----------------------------------------------------------------------------------------
 
 
-def test_photo_folders_start_from_weights_where_they_are_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_photo_folders_start_from_weights_where_they_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size in (20, 40):
+        for number in range(8):
+            (tmp_path / f"{size}" / f"class{number % 2}").mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(np.full((size, size), 30 * number, dtype=np.uint8))
+            image.save(tmp_path / f"{size}" / f"class{number % 2}" / f"{number}.png")
     monkeypatch.setattr(method, "installed", lambda _: True)
-    photos: dict[str, Any] = {"data": "folder:photos", "options": {}}
+    photos: dict[str, Any] = {"method": "binas", "data": f"folder:{tmp_path / '40'}", "options": {}}
     assert start_of(photos) == {"pretrained": "efficientnet-lite0"}
     for other in (
-        {"data": "digits", "options": {}},
+        {**photos, "data": f"folder:{tmp_path / '20'}"},
+        {**photos, "data": "digits"},
         {**photos, "options": {"pretrained": "none"}},
         {**photos, "options": {"plan": "fast"}},
         {**photos, "space": "compact"},

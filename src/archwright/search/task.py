@@ -102,12 +102,13 @@ class Task:
             return self.data if self.data.image_size == image_size else self.data.resized(image_size)
         return load_data(replace(self.data_request, image_size=image_size))
 
-    def augmentation(self, data: ImageData | None = None, **changes_to_default: Any) -> Augment | None:
-        """What is done to training images; a method may want the default one changed, but not what a user asked for.
+    def augmentation(self, **changes_to_default: Any) -> Augment | None:
+        """What is done to training images; a method may want the default one changed, but not what a user asked for."""
+        return self.augmentation_of(self.data, **changes_to_default)
 
-        ``data`` are the images that it is for: the task's, unless they are at another size.
-        """
-        found = find_augmentation(self.configuration.augment, self.data if data is None else data)
+    def augmentation_of(self, data: ImageData, **changes_to_default: Any) -> Augment | None:
+        """The same for the images at another size."""
+        found = find_augmentation(self.configuration.augment, data)
         if self.configuration.augment == "default" and isinstance(found, Augmentation):
             return replace(found, **changes_to_default)
         return found

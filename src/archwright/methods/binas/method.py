@@ -40,8 +40,9 @@ from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.spaces.staged import StagedSpace
 
-FOLDER = "folder:"
-"""Before the path of photographs, which pretrained weights are the default for."""
+FOLDER, PHOTOGRAPH = "folder:", 32
+"""Before the path of a folder, and from how many pixels on its images are photographs: pretrained weights are the
+default for these."""
 
 
 def start_of(values: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def start_of(values: dict[str, Any]) -> dict[str, Any]:
     asked = {"pretrained", *OTHER_START} & set(options) or values.get("space") or values.get("epochs")
     if asked or values.get("benchmark") or not spec.startswith(FOLDER) or not installed(DEFAULT):
         return {}
-    return {"pretrained": DEFAULT}
+    configuration = validated(Configuration, values, "settings of a search", beside=BinasOptions)
+    return {"pretrained": DEFAULT} if Task(configuration).data.image_size >= PHOTOGRAPH else {}
 
 
 class BesideResult(StageResult):

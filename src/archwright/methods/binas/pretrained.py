@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
+from archwright.data.augmentation import Augment
 from archwright.errors import InfeasibleError
 from archwright.export import has_onnx
 from archwright.methods.binas.fast import LABEL_SMOOTHING as PLAIN_SMOOTHING
@@ -147,6 +148,11 @@ class PretrainedPlan:
             batch_size=self.tuner.recipe.batch_size,
             label_smoothing=PLAIN_SMOOTHING,
         )
+
+    @property
+    def augment(self) -> Augment | None:
+        """Of the plain network beside."""
+        return self.context.task.augmentation()
 
     def check(self) -> None:
         """The images must load at every size that is looked at."""

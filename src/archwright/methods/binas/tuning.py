@@ -131,7 +131,7 @@ class Tuner:
         """Training batches; every training sees the images in another order and otherwise augmented."""
         context, data = self.context, self.data(size)
         seed = int(context.rng(f"batches of {name}").integers(2**31))
-        augment = context.task.augmentation(data, cutout=0)
+        augment = context.task.augmentation_of(data, cutout=0)
         device = context.device.name
         return Batches(data, "train", self.recipe.batch_size, seed=seed, augment=augment, device=device)
 
