@@ -33,7 +33,7 @@ from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.cell_space import CellSpace
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
-from archwright.spaces.registry import spaces
+from archwright.spaces.registry import find_space
 
 AnySpace = Space[Any]
 
@@ -366,7 +366,7 @@ def _check_answer(name: str, answer: dict[str, Any]) -> None:
     for key in ("method", "space", "data", "seed", "best", "front", "evaluations"):
         assert key in answer, f"{name}: the answer has {key!r}"
     best = answer["best"]
-    space: AnySpace = spaces.get(answer["space"])
+    space: AnySpace = find_space(answer["space"])
     if space.widths_in_architecture:
         space = space.at_scale(space.scale_from(best["scale"]))
     texts = [one["architecture"] for one in answer.get("members", ())]

@@ -14,6 +14,7 @@ from two_layer import FixedBatch, descent, loss_of, make_copy, make_problem, pos
 import archwright as aw
 from archwright.errors import DivergedError, InputError, Interrupted
 from archwright.methods import darts as module
+from archwright.methods import gradients
 from archwright.methods.darts import (
     exact_look_ahead_gradient,
     first_order_step,
@@ -331,13 +332,13 @@ def test_a_diverging_search_stops_with_the_step(tmp_path, monkeypatch):
 
 def test_the_images_of_a_search_are_augmented_only_if_asked(tmp_path, monkeypatch):
     seen = []
-    batches = module.Batches
+    batches = gradients.Batches
 
     def watched(*arguments, **named):
         seen.append(named["augment"] is not None)
         return batches(*arguments, **named)
 
-    monkeypatch.setattr(module, "Batches", watched)
+    monkeypatch.setattr(gradients, "Batches", watched)
     few = {**TINY, "data": "random:classes=3,size=8,channels=1,count=160", "search_batch": 32}
     for method in ("darts", "gdas"):
         for augmented in (True, False):

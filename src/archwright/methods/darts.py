@@ -15,9 +15,6 @@ RARTS, with two copies of the weights, is in :mod:`archwright.methods.rarts`.
 
 from __future__ import annotations
 
-import copy
-import time
-from abc import abstractmethod
 from functools import partial
 from typing import Any, ClassVar, Literal
 
@@ -27,52 +24,35 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from archwright.data import Batches
 from archwright.errors import InputError
-from archwright.runs.files import Json
-from archwright.search.evaluator import Evaluator
-from archwright.search.method import Options, SearchMethod, Stage
+from archwright.methods.gradients import GradientOptions, GradientSearch
+from archwright.search.method import Options
 from archwright.search.values import Choice
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
-from archwright.training import Position, Stateful, Step, drive
+from archwright.training import Position, Step
 from archwright.training.bilevel import (
     Alphas,
     ArchitectureParameters,
     Batch,
     Gradients,
     Problem,
-    Variable,
     WeightCopy,
     losses,
     norm,
     sums,
 )
-from archwright.training.diagnostics import cell_state, collapse_warning, equilibrium, plot_diagnostics
-from archwright.training.schedule import ScheduleName, make_schedule
+from archwright.training.diagnostics import cell_state, collapse_warning, plot_diagnostics
 
 DIAGNOSED_IMAGES = 256
 """Images of each half on which the diagnostics of an epoch are computed."""
 
 
-class DifferentiableOptions(Options):
-    """Options of every differentiable search; the defaults are those of DARTS."""
+class DifferentiableOptions(GradientOptions):
+    """Options of every search on the cell supernet."""
 
-    search_epochs: int = Field(50, ge=1, description="passes over each half of the training images")
-    search_batch: int = Field(64, ge=2, description="images of each half a step")
-    w_lr: float = Field(0.025, gt=0, description="learning rate of the shared weights")
-    w_lr_min: float = Field(0.001, ge=0, description="where it ends")
-    w_schedule: ScheduleName = Field("cosine", description="how it falls: cosine, linear or constant")
-    w_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of SGD on the weights")
-    w_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the weights")
-    w_clip: float = Field(5.0, ge=0, description="largest norm of the weights' gradient; 0 = off")
-    alpha_lr: float = Field(3e-4, gt=0, description="learning rate of the architecture parameters (Adam)")
-    alpha_lr_min: float = Field(0.0, ge=0, description="where it ends, if its schedule falls")
-    alpha_schedule: ScheduleName = Field("constant", description="how it falls: cosine, linear or constant")
-    alpha_weight_decay: float = Field(1e-3, ge=0, description="weight decay of the architecture parameters")
-    search_augment: bool = Field(True, description="crop and flip the images of the search")
     supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final network")
     supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final network")
     supernet: str | None = Field(None, description="run folder of a search whose supernet this one starts from")
@@ -218,32 +198,17 @@ class Derived(Choice):
     cells: dict[str, Any]
 
 
-class DifferentiableSearch(SearchMethod):
+class DifferentiableSearch(GradientSearch):
     """A gradient search on the cell supernet; subclasses give their step and how alpha weighs the operations."""
 
     Options: ClassVar[type[Options]] = DifferentiableOptions
     options: DifferentiableOptions
-    passes: ClassVar[int]
-    """Forward-backward passes a step, for the estimate of time."""
 
     # What a subclass may change.
-
-    @abstractmethod
-    def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """The step that :func:`archwright.training.drive` repeats."""
 
     def relax(self, alphas: Alphas, position: Position) -> tuple[Alphas, Active | None]:
         """Weights of the operations and, where not all of them run, which do."""
         return softmax(alphas), None
-
-    def make_copies(self, network: CellSupernet) -> list[WeightCopy]:
-        """The weights that are trained: one copy, or two of the same start."""
-        o = self.options
-        return [self.copy_of(network, o.w_lr, o.w_lr_min, o.w_schedule)]
-
-    def diagnose(self, problem: Problem, copies: list[WeightCopy]) -> dict[str, float]:
-        """Lagrangian, distance and residuals; here of one copy."""
-        return equilibrium(problem, copies[0], copies[0], 1.0, 0.0, [], 0.0)
 
     # The rest is common.
 
@@ -261,7 +226,7 @@ class DifferentiableSearch(SearchMethod):
         self.space.check_scale(self.supernet_scale)
         self.halves()
         if self.options.supernet is not None:
-            self._supernet()
+            self.make_network()
 
     @property
     def space(self) -> CellSpace[Any]:
@@ -275,49 +240,8 @@ class DifferentiableSearch(SearchMethod):
         final = self.context.task.scale.changed(channels=o.supernet_channels, cells=o.supernet_cells)
         return self.space.supernet_scale(final)
 
-    def estimate_seconds(self) -> float:
-        """From one timed pass of the supernet."""
-        batches = self._batches(self.halves()[0], self.options.search_batch, 0, shuffled=False)
-        network = self._supernet()
-        alpha = self._alpha()
-        weights = list(network.parameters())
-        times = []
-        for _ in range(2):
-            begin = time.perf_counter()
-            loss = self._objective(network, alpha.get(detached=False), batches.get(0, 0), Position.at(0, 1, 1))
-            torch.autograd.grad(loss, weights, allow_unused=True)
-            times.append(time.perf_counter() - begin)
-        steps = len(batches) * self.options.search_epochs
-        return min(times) * self.passes * steps + self.final_rounds * Evaluator(self.context, "search").seconds_each()
-
-    def search_stages(self) -> list[Stage]:
-        """One: search and discretise."""
-        return [Stage("search", "differentiable search", self._search)]
-
-    def halves(self) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
-        """Positions of D_t and D_v in the train part: disjoint random halves of equal size."""
-        count = len(self.context.task.data.train) // 2
-        if count < 2:
-            raise InputError(
-                "at least 4 training images, to divide into D_t and D_v",
-                f"{len(self.context.task.data.train)} (an empty or tiny validation half)",
-                "Give more images.",
-            )
-        order = self.context.rng("halves").permutation(len(self.context.task.data.train))
-        return np.sort(order[:count]), np.sort(order[count : 2 * count])
-
-    def _batches(self, half: Any, size: int, number: int, shuffled: bool) -> Batches:
-        """Batches of a half: those of a search, in random order and augmented as asked, or each image as it is."""
-        context = self.context
-        crop_and_flip = context.task.augmentation(cutout=0)
-        seed = int(context.rng("order of a half", number).integers(2**31))
-        device = context.device.torch
-        augment = crop_and_flip if shuffled and self.options.search_augment else None
-        return Batches(
-            context.task.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=shuffled
-        )
-
-    def _supernet(self) -> CellSupernet:
+    def make_network(self) -> CellSupernet:
+        """The supernet, from the weights of another run where asked."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
             network = CellSupernet(self.space, self.supernet_scale)
@@ -326,7 +250,8 @@ class DifferentiableSearch(SearchMethod):
         network.to(self.context.device.torch)
         return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
-    def _alpha(self) -> ArchitectureParameters:
+    def make_alpha(self) -> ArchitectureParameters:
+        """Small random numbers of the shapes of the space's decisions."""
         rng = self.context.rng("alpha")
         values = {
             name: torch.from_numpy(1e-3 * rng.standard_normal(shape)).float().to(self.context.device.torch)
@@ -334,55 +259,18 @@ class DifferentiableSearch(SearchMethod):
         }
         return ArchitectureParameters(values)
 
-    def copy_of(self, network: CellSupernet, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
-        """A network with SGD on its weights."""
-        o = self.options
-        weights: list[Tensor] = list(network.parameters())
-        sgd = torch.optim.SGD(weights, lr=lr, momentum=o.w_momentum, weight_decay=o.w_weight_decay)
-        return WeightCopy(network, Variable(weights, sgd, make_schedule(schedule, lr, min(lr, lr_min)), o.w_clip))
-
-    def _objective(self, network: nn.Module, alphas: Alphas, batch: Batch, position: Position) -> Tensor:
+    def objective(self, network: nn.Module, alphas: Alphas, batch: Batch, position: Position) -> Tensor:
         """Cross entropy of the relaxed supernet."""
         weights, active = self.relax(alphas, position)
         return supernet_loss(network, weights, batch, active)
 
-    def problem(self) -> Problem:
-        """Both losses with batches augmented as asked, and alpha with Adam."""
-        o = self.options
-        alpha = self._alpha()
-        parameters: list[Tensor] = list(alpha.parameters())
-        adam = torch.optim.Adam(parameters, lr=o.alpha_lr, betas=(0.5, 0.999), weight_decay=o.alpha_weight_decay)
-        schedule = make_schedule(o.alpha_schedule, o.alpha_lr, min(o.alpha_lr, o.alpha_lr_min))
-        train, validation = (
-            self._batches(half, min(o.search_batch, len(half)), number, shuffled=True)
-            for number, half in enumerate(self.halves())
-        )
-        return Problem(self._objective, train, validation, alpha, Variable(parameters, adam, schedule))
-
-    def _search(self) -> Derived:
+    def ended(self, problem: Problem, copies: list[WeightCopy]) -> Derived:
+        """Save the supernet and read the cells off the weights."""
         context, o = self.context, self.options
-        problem, copies = self.problem(), self.make_copies(self._supernet())
-        state: dict[str, Stateful] = {"alpha": problem.alpha, "alpha_optimizer": problem.architecture.optimizer}
-        for name, one in zip(("w", "y"), copies, strict=False):
-            state |= {name: one.network, f"{name}_optimizer": one.variable.optimizer}
-        steps = len(problem.train)
-        watch = _Watch(self, problem, copies)
-        with context.progress.task("searching", o.search_epochs * steps) as bar:
-            drive(
-                self.make_step(problem, copies),
-                state,
-                epochs=o.search_epochs,
-                steps_per_epoch=steps,
-                seed=context.configuration.seed,
-                checkpoints=context.run.checkpoints("search"),
-                stop=context.stop,
-                on_epoch=watch,
-                on_step=lambda _: bar.advance(),
-            )
         trained = copies[0].network
         assert isinstance(trained, CellSupernet)
         save_supernet(trained, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
-        records = watch.records()
+        records = self.records()
         plot_diagnostics(records, context.run.artifact("diagnostics.png"))
         weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}
         scores = weights if o.selection == "strength" else self._perturbed(problem, copies[0])
@@ -398,7 +286,7 @@ class DifferentiableSearch(SearchMethod):
     def _perturbed(self, problem: Problem, w: WeightCopy) -> Any:
         """Scores by perturbation, from the loss of the trained supernet on D_v."""
         weights = softmax(problem.alpha.get(detached=True))
-        batches = self._batches(self.halves()[1], DIAGNOSED_IMAGES, 1, shuffled=False)
+        batches = self.batches(self.halves()[1], DIAGNOSED_IMAGES, 1, shuffled=False)
 
         def loss_of(on: Masks) -> float:
             with torch.no_grad():
@@ -410,7 +298,7 @@ class DifferentiableSearch(SearchMethod):
     def fixed_problem(self, problem: Problem) -> Problem:
         """The same losses on one fixed batch of each half, without augmentation and sampling."""
         train, validation = (
-            self._batches(half[:DIAGNOSED_IMAGES], DIAGNOSED_IMAGES, number, shuffled=False)
+            self.batches(half[:DIAGNOSED_IMAGES], DIAGNOSED_IMAGES, number, shuffled=False)
             for number, half in enumerate(self.halves())
         )
 
@@ -419,33 +307,17 @@ class DifferentiableSearch(SearchMethod):
 
         return Problem(objective, train, validation, problem.alpha, problem.architecture)
 
-
-class _Watch:
-    """Called after each epoch: writes the diagnostics into the run's events and warns of a collapse."""
-
-    def __init__(self, method: DifferentiableSearch, problem: Problem, copies: list[WeightCopy]) -> None:
-        self.method, self.copies = method, copies
-        self.fixed = method.fixed_problem(problem)
-
-    def __call__(self, epoch: int, metrics: dict[str, float]) -> None:
-        context = self.method.context
-        cells = cell_state(self.method.space, softmax(self.fixed.alpha.get(detached=True)))
-        found = {**metrics, **self.method.diagnose(self.fixed, self.copies), "cells": cells}
+    def watch(self, epoch: int, metrics: dict[str, float], problem: Problem, copies: list[WeightCopy]) -> None:
+        """Write the diagnostics into the run's events and warn of a collapse."""
+        context = self.context
+        cells = cell_state(self.space, softmax(problem.alpha.get(detached=True)))
+        found = {**metrics, **self.diagnose(self.fixed_problem(problem), copies), "cells": cells}
         before = next((one["cells"] for one in self.records() if one["epoch"] == epoch - 1), None)
         context.run.on_epoch("search")(epoch, found)
         warning = collapse_warning(before, cells, epoch)
         if warning:
             context.progress.say(warning)
             context.run.event("warning", epoch=epoch, text=warning)
-
-    def records(self) -> list[dict[str, Json]]:
-        """One record an epoch; of an epoch repeated after a kill, the last."""
-        events = [
-            event
-            for event in self.method.context.run.events()
-            if event["kind"] == "epoch" and event["stage"] == "search"
-        ]
-        return [record for _, record in sorted({event["epoch"]: event for event in events}.items())]
 
 
 def softmax(alphas: Alphas) -> Alphas:
@@ -543,8 +415,3 @@ class Snas(GumbelSearch):
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
         """Both variables at once."""
         return joint_step(problem, copies[0])
-
-
-def second_copy(network: CellSupernet) -> CellSupernet:
-    """A supernet with the same weights, in memory of its own."""
-    return copy.deepcopy(network)

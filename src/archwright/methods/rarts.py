@@ -13,24 +13,24 @@ weights *before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half th
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from archwright.bounds import MOST_NUMBER
 from archwright.costs.measure import Timing
 from archwright.costs.operations import operation_latencies
 from archwright.errors import InputError
-from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch, second_copy
+from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch
 from archwright.search.configuration import AbsolutePath
 from archwright.search.method import Options, Stage
 from archwright.search.values import StageResult
 from archwright.strict import parse_json
-from archwright.supernets.cell import CellSupernet
 from archwright.training import Position, Step
 from archwright.training.bilevel import Alphas, Problem, WeightCopy, losses, sums
 from archwright.training.diagnostics import equilibrium
@@ -75,11 +75,11 @@ class LatencyPenalty:
         return list(torch.autograd.grad(value, list(alphas.values()), allow_unused=True, materialize_grads=True))
 
 
-def pulled(gradients: list[Tensor], scale: float, copy: WeightCopy, other: WeightCopy, beta: float) -> list[Tensor]:
-    """``scale * gradients + beta (copy - other)``."""
+def pulled(gradients: list[Tensor], scale: float, own: WeightCopy, other: WeightCopy, beta: float) -> list[Tensor]:
+    """``scale * gradients + beta (own - other)``."""
     with torch.no_grad():
         scaled = list(torch._foreach_mul(gradients, scale)) if scale != 1 else gradients
-        return sums(scaled, sums(copy.weights, other.weights, -1.0), beta)
+        return sums(scaled, sums(own.weights, other.weights, -1.0), beta)
 
 
 def rarts_step(
@@ -163,12 +163,12 @@ class Rarts(DifferentiableSearch):
         latencies = [Stage("latencies", "latencies of the operations", self._latencies)]
         return [*(latencies if self.options.latency_weight else []), *super().search_stages()]
 
-    def make_copies(self, network: CellSupernet) -> list[WeightCopy]:
+    def make_copies(self, network: nn.Module) -> list[WeightCopy]:
         """Both w and y, from the same start."""
         o = self.options
         y_lr = o.w_lr if o.y_lr is None else o.y_lr
         y_lr_min = o.w_lr_min if o.y_lr_min is None else o.y_lr_min
-        second = self.copy_of(second_copy(network), y_lr, y_lr_min, o.y_schedule or o.w_schedule)
+        second = self.copy_of(copy.deepcopy(network), y_lr, y_lr_min, o.y_schedule or o.w_schedule)
         return [*super().make_copies(network), second]
 
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:

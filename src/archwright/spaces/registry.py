@@ -39,12 +39,15 @@ spaces = Registry(
 
 
 def find_space(text: str) -> Space[Any]:
-    """The space that ``text`` names: registered, ``choices:{"depth": [2, 3]}``, or ``MODULE:OBJECT``."""
+    """The space that ``text`` names: registered, ``choices:{...}``, ``width:NETWORK``, or ``MODULE:OBJECT``."""
     from archwright.spaces.base import Space
     from archwright.spaces.choice_space import SPEC, ChoiceSpace
+    from archwright.spaces.width import PREFIX, WidthSpace
 
     if text.startswith(SPEC):
         return ChoiceSpace.from_spec(text.removeprefix(SPEC))
+    if text.startswith(PREFIX):
+        return WidthSpace(text.removeprefix(PREFIX))
     found = resolve(text, "space") if ":" in text else spaces.get(text)
     if isinstance(found, type) and issubclass(found, Space):
         found = found()

@@ -1,0 +1,308 @@
+"""Which channels of a network go together: found by tracing it, so that they can be scored and really removed.
+
+A channel of a convolution is read by later layers; residual sums, batch norms, depth-wise and grouped convolutions and
+concatenations tie channels of several layers together. torch-pruning's dependency graph finds them all. A *group* is
+named after its first convolution; a channel of it is everything that has to go at once. It can go without changing the
+network's output if every layer that *reads* it gives it weight zero: what lies between (batch norms, activations, sums)
+treats channels one by one.
+
+The first layer, which sees the image, and the classifier stay as they are. Groups that run through a layer which mixes
+channels in another way (layer norm, group norm, attention) stay, too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from archwright.errors import InputError, missing_extra
+from archwright.spaces.base import Scale
+from archwright.spaces.operations import Cost
+
+TOLERANCE = 1e-4
+"""Largest difference between a network with zeroed and one with removed channels, relative to the largest output."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """The channels of one layer that belong to a group.
+
+    Attributes:
+        layer: its name.
+        written: whether they are the layer's outputs (of a batch norm: its features), else the inputs it reads.
+        positions: of the channels in the layer.
+        units: which channel of the group each of them is.
+    """
+
+    layer: str
+    written: bool
+    positions: tuple[int, ...]
+    units: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ChannelGroup:
+    """Channels that go together.
+
+    Attributes:
+        name: of the first convolution that writes them.
+        members: for each channel of the group the output channels of that convolution; more than one where a grouped
+            convolution must lose the same from all its groups.
+        parts: all layers that write or read them.
+    """
+
+    name: str
+    members: tuple[tuple[int, ...], ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def channels(self) -> int:
+        """How many can be removed one by one."""
+        return len(self.members)
+
+    @property
+    def readers(self) -> tuple[Part, ...]:
+        """The layers that mix them into other channels."""
+        return tuple(part for part in self.parts if not part.written)
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """What a layer costs: its channels, weights of one kernel, whether it has a bias, and its output pixels."""
+
+    inputs: int
+    outputs: int
+    kernel: int
+    groups: int
+    bias: bool
+    pixels: int
+
+    def cost(self, inputs: int, outputs: int) -> Cost:
+        """With other numbers of channels; a depth-wise convolution keeps one input a group."""
+        groups = outputs if self.groups == self.outputs > 1 else self.groups
+        weights = outputs * (inputs // groups) * self.kernel
+        return Cost(weights + (outputs if self.bias else 0), weights * self.pixels)
+
+
+class Channels:
+    """The structure of one network for images of one size.
+
+    Args:
+        network: on the CPU; it is left as it is.
+        scale: of the images and classes.
+    """
+
+    def __init__(self, network: nn.Module, scale: Scale) -> None:
+        self.shapes, first = _layer_shapes(network, scale)
+        self.first = first
+        self.groups = _find_groups(network, scale, self.shapes, first)
+        self._other_params = sum(one.numel() for one in network.parameters()) - sum(
+            shape.cost(shape.inputs, shape.outputs).params for shape in self.shapes.values()
+        )
+        self._norms = {
+            name: 2 * module.num_features
+            for name, module in network.named_modules()
+            if isinstance(module, nn.BatchNorm2d) and module.affine
+        }
+
+    @cached_property
+    def by_name(self) -> dict[str, ChannelGroup]:
+        """The groups by their names."""
+        return {group.name: group for group in self.groups}
+
+    def cost(self, kept: Mapping[str, Sequence[int]]) -> Cost:
+        """Parameters and multiply-accumulates with only the channels ``kept`` of each group, counted by formula."""
+        lost: dict[tuple[str, bool], int] = {}
+        for group in self.groups:
+            gone = set(range(group.channels)) - set(kept[group.name])
+            for part in group.parts:
+                key = (part.layer, part.written)
+                lost[key] = lost.get(key, 0) + sum(unit in gone for unit in part.units)
+        params, macs = self._other_params, 0
+        for name, shape in self.shapes.items():
+            depthwise = shape.groups == shape.outputs > 1
+            outputs = shape.outputs - lost.get((name, True), 0)
+            inputs = outputs if depthwise else shape.inputs - lost.get((name, False), 0)
+            cost = shape.cost(inputs, outputs)
+            params, macs = params + cost.params, macs + cost.macs
+        return Cost(params - sum(2 * lost.get((name, True), 0) for name in self._norms), macs)
+
+    def remove(self, network: nn.Module, scale: Scale, kept: Mapping[str, Sequence[int]]) -> None:
+        """Take all channels but ``kept`` out of ``network``, in place, through its dependency graph."""
+        wanted = {group.name: sorted(set(range(group.channels)) - set(kept[group.name])) for group in self.groups}
+        if not any(wanted.values()):
+            return
+        modules = dict(network.named_modules())
+        with _dependency_graph(network, scale) as (graph, pruning):
+            for group in self.groups:
+                members = [channel for unit in wanted[group.name] for channel in group.members[unit]]
+                if members:
+                    conv = modules[group.name]
+                    graph.get_pruning_group(conv, pruning.prune_conv_out_channels, members).prune()
+
+
+# --- tracing ---------------------------------------------------------------------------------------------------------
+
+
+def example_images(scale: Scale, count: int = 1) -> Tensor:
+    """Noise of the right shape, (count, image_channels, image_size, image_size), on the CPU."""
+    shape = (count, scale.image_channels, scale.image_size, scale.image_size)
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0), device="cpu")
+
+
+@contextmanager
+def _as_it_was(network: nn.Module) -> Iterator[None]:
+    """Evaluation mode with gradients inside; mode and gradient flags as before after it."""
+    training = {module: module.training for module in network.modules()}
+    flags = [(parameter, parameter.requires_grad) for parameter in network.parameters()]
+    try:
+        with torch.enable_grad(), torch.device("cpu"):
+            network.eval().requires_grad_(True)
+            yield
+    finally:
+        for module, mode in training.items():
+            module.training = mode
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+
+
+def _layer_shapes(network: nn.Module, scale: Scale) -> tuple[dict[str, LayerShape], str]:
+    """Every convolution and linear layer that runs, and the name of the first convolution."""
+    names = {module: name for name, module in network.named_modules()}
+    shapes: dict[str, LayerShape] = {}
+    under_way: list[str] = []
+
+    def enter(module: nn.Module, _inputs: Any) -> None:
+        under_way.append(names[module])
+
+    def leave(module: nn.Module, _inputs: Any, output: Any) -> None:
+        under_way.pop()
+        if isinstance(module, nn.Conv2d):
+            ins, outs, kernel = module.in_channels, module.out_channels, module.weight[0, 0].numel()
+            pixels = output.shape[-2] * output.shape[-1]
+            shapes[names[module]] = LayerShape(ins, outs, kernel, module.groups, module.bias is not None, pixels)
+        elif isinstance(module, nn.Linear):
+            ins, outs = module.in_features, module.out_features
+            rows = output.numel() // outs
+            shapes[names[module]] = LayerShape(ins, outs, 1, 1, module.bias is not None, rows)
+
+    hooks = [module.register_forward_pre_hook(enter) for module in network.modules()]
+    hooks += [module.register_forward_hook(leave) for module in network.modules()]
+    try:
+        with _as_it_was(network):
+            output = network(example_images(scale))
+    except InputError:
+        raise
+    except Exception as error:  # whatever a user's network raises, the module that raised it is named
+        where = under_way[-1] if under_way and under_way[-1] else type(network).__name__
+        raise _untraceable(where, f"{type(error).__name__}: {error}") from error
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not isinstance(output, Tensor) or output.shape != (1, scale.classes):
+        got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise InputError(
+            f"a network that gives logits of shape (1, {scale.classes}) for one image of {scale.image_size} px",
+            f"{got} from {type(network).__name__}",
+        )
+    convolutions = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d)]
+    run = [name for name in shapes if name in set(convolutions)]
+    if not run:
+        raise InputError("a network with convolutions (nn.Conv2d)", f"{type(network).__name__} without")
+    return shapes, run[0]
+
+
+def _untraceable(where: str, why: str) -> InputError:
+    return InputError("a network that can be traced", f"one whose module {where!r} cannot be ({why[:200]})")
+
+
+@contextmanager
+def _dependency_graph(network: nn.Module, scale: Scale) -> Iterator[tuple[Any, Any]]:
+    """The dependency graph of torch-pruning, and its package."""
+    try:
+        import torch_pruning
+    except ImportError as error:
+        raise missing_extra("torch-pruning", "prune", "finding and removing channels") from error
+    with _as_it_was(network), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            graph = torch_pruning.DependencyGraph().build_dependency(network, example_inputs=example_images(scale))
+        except Exception as error:
+            raise _untraceable(type(network).__name__, f"{type(error).__name__}: {error}") from error
+        yield graph, torch_pruning
+
+
+def _find_groups(
+    network: nn.Module, scale: Scale, shapes: Mapping[str, LayerShape], first: str
+) -> tuple[ChannelGroup, ...]:
+    """All groups whose channels may go, in the order of the network's modules."""
+    modules = dict(network.named_modules())
+    names = {module: name for name, module in modules.items()}
+    found: dict[str, ChannelGroup] = {}
+    with _dependency_graph(network, scale) as (graph, _):
+        for name in shapes:
+            if isinstance(modules[name], nn.Conv2d) and modules[name] not in graph.module2node:
+                raise _untraceable(name, "no gradient comes back through it")
+        for traced in graph.get_all_groups(root_module_types=(nn.Conv2d,)):
+            group = _group_of(graph, traced, names)
+            if group is not None and first not in {part.layer for part in group.parts if part.written}:
+                found[group.name] = group
+    return tuple(found[name] for name in shapes if name in found)
+
+
+def _group_of(graph: Any, traced: Any, names: Mapping[nn.Module, str]) -> ChannelGroup | None:
+    """One traced group in our form; None where its channels cannot go one by one, or nobody reads them."""
+    root = traced[0].dep.target.module
+    unit_of = _tied(traced, root)
+    parts = []
+    for item in traced:
+        module = item.dep.target.module
+        if module not in names:
+            if isinstance(module, nn.Parameter):
+                return None
+            continue  # an operation without weights
+        written = graph.is_out_channel_pruning_fn(item.dep.handler)
+        if not isinstance(module, nn.Conv2d | nn.Linear | nn.BatchNorm2d):
+            return None
+        depthwise = isinstance(module, nn.Conv2d) and module.groups == module.out_channels > 1
+        units = tuple(unit_of[channel] for channel in item.root_idxs)
+        parts.append(Part(names[module], written or depthwise, tuple(item.idxs), units))
+    members: list[list[int]] = [[] for _ in range(max(unit_of) + 1)]
+    for channel, unit in enumerate(unit_of):
+        members[unit].append(channel)
+    group = ChannelGroup(names[root], tuple(map(tuple, members)), tuple(parts))
+    return group if group.readers and group.channels > 1 else None
+
+
+def _tied(traced: Any, root: nn.Conv2d) -> list[int]:
+    """For each output channel of ``root`` the number of its channel in the group.
+
+    A grouped convolution must lose as many channels from each of its groups, so those at the same place go together.
+    """
+    parent = list(range(root.out_channels))
+
+    def find(one: int) -> int:
+        while parent[one] != one:
+            one = parent[one]
+        return one
+
+    for item in traced:
+        module = item.dep.target.module
+        if isinstance(module, nn.Conv2d) and 1 < module.groups < max(module.in_channels, module.out_channels):
+            inside = item.dep.handler.__name__ == "prune_in_channels"
+            size = (module.in_channels if inside else module.out_channels) // module.groups
+            if size == 0 or module.groups == module.out_channels:
+                continue  # depth-wise: every channel is a group
+            first_at: dict[int, int] = {}
+            for position, channel in zip(item.idxs, item.root_idxs, strict=True):
+                other = first_at.setdefault(position % size, channel)
+                parent[find(channel)] = find(other)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(find(channel), len(numbers)) for channel in range(root.out_channels)]

@@ -1,0 +1,274 @@
+"""Networks that exist, thinner: which channels of each layer stay.
+
+An architecture is a value: for each group of channels (named after its first convolution) the channels that stay. The
+text is JSON with ranges, ``{"blocks.0.conv1": "0-3,7"}``. A space belongs to one network, named ``width:resnet20`` or,
+of a user's own, ``width:MODULE:FUNCTION``: a function that makes the network, and may take ``classes``,
+``image_size`` and ``image_channels``.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from archwright.errors import InputError
+from archwright.references import resolve
+from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
+from archwright.spaces.channel_groups import Channels
+from archwright.spaces.choice_space import OwnNetwork
+from archwright.spaces.known_networks import NETWORKS, build_known
+from archwright.spaces.operations import Cost
+
+PREFIX = "width:"
+"""Before the name of a network, where a space is named by text."""
+
+
+@dataclass(frozen=True)
+class Width(Architecture):
+    """The channels that stay in each group."""
+
+    text: str
+
+    @classmethod
+    def of(cls, channels: Mapping[str, Iterable[int]]) -> Width:
+        """From the channels' numbers."""
+        return cls(json.dumps({name: _ranges(sorted({int(one) for one in kept})) for name, kept in channels.items()}))
+
+    @property
+    def channels(self) -> dict[str, list[int]]:
+        """The channels' numbers, by group."""
+        return {name: _numbers(text) for name, text in json.loads(self.text).items()}
+
+    @property
+    def count(self) -> int:
+        """How many stay in all."""
+        return sum(map(len, self.channels.values()))
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``0-3,7`` for [0, 1, 2, 3, 7]."""
+    parts: list[list[int]] = []
+    for one in numbers:
+        if parts and parts[-1][-1] == one - 1:
+            parts[-1][1:] = [one]
+        else:
+            parts.append([one])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
+def _numbers(text: str) -> list[int]:
+    """Inverse of :func:`_ranges`."""
+    found: list[int] = []
+    for part in text.split(","):
+        low, _, high = part.partition("-")
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+class WidthSpace(Space[Width]):
+    """All ways to thin one network, with at least one channel of each group left.
+
+    Args:
+        network: a known one's name, or ``MODULE:FUNCTION``.
+        scale: of the network; its published width on small images by default.
+    """
+
+    operations: ClassVar[tuple[str, ...]] = ("gone", "stays")
+    widths_in_architecture: ClassVar[bool] = True
+
+    def __init__(self, network: str, scale: Scale | None = None) -> None:
+        self.network, self.name = network, PREFIX + network
+        if ":" not in network and network not in NETWORKS:
+            raise InputError(
+                f"a network among {', '.join(NETWORKS)}, or your own as MODULE:FUNCTION or FILE.py:FUNCTION",
+                repr(network),
+            )
+        usual = Scale(channels=NETWORKS[network].channels if self.is_known else 1, cells=1)
+        self.scales = {"small": usual, "paper": usual}  # type: ignore[misc]
+        self.scale = scale or usual
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is one of ours."""
+        return self.network in NETWORKS
+
+    def at_scale(self, scale: Scale) -> WidthSpace:
+        """The space of the network for these images, classes and width; the structure is found once."""
+        return _space_at(self.network, scale)
+
+    def check_scale(self, scale: Scale) -> None:
+        """Also refuses a width of a user's own network, and images that are too small."""
+        scale.check_bounds()
+        usual = self.scales["small"]
+        if scale.cells != 1:
+            raise InputError(f"no --cells with the network {self.network}", str(scale.cells))
+        if not self.is_known and scale.channels != usual.channels:
+            raise InputError(f"no --channels with your own network {self.network}", str(scale.channels))
+        least = NETWORKS[self.network].least_pixels if self.is_known else 2
+        if scale.image_size < least:
+            raise InputError(f"images of at least {least} px for {self.network}", f"{scale.image_size} px")
+
+    def total_stride(self, scale: Scale) -> int:
+        """The least image size."""
+        return NETWORKS[self.network].least_pixels if self.is_known else 2
+
+    # --- the network ---
+
+    def whole(self) -> Network:
+        """The network with all its channels, as it is made; of a user's own, with the weights it comes with."""
+        if self.is_known:
+            return build_known(self.network, self.scale)
+        make = resolve(self.network, "network")
+        if not callable(make):
+            raise InputError("a function that makes a network", f"{type(make).__name__} at {self.network}")
+        known = {name: getattr(self.scale, name) for name in ("classes", "image_size", "image_channels")}
+        taken = inspect.signature(make).parameters
+        open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
+        with torch.device("cpu"):
+            try:
+                network = make(**{name: value for name, value in known.items() if open_ended or name in taken})
+            except Exception as error:
+                raise InputError(
+                    f"a function {self.network} that makes a network of {', '.join(known)} or none of them",
+                    f"{type(error).__name__}: {error}",
+                ) from error
+        if not isinstance(network, nn.Module):
+            raise InputError("a torch module as network", f"{type(network).__name__} from {self.network}")
+        return network if isinstance(network, Network) else OwnNetwork(network)
+
+    @cached_property
+    def structure(self) -> Channels:
+        """Which channels go together."""
+        self.check_scale(self.scale)
+        with torch.random.fork_rng(devices=[]):
+            structure = Channels(self.whole(), self.scale)
+        if not structure.groups:
+            raise InputError(
+                f"a network with channels to remove beside its first layer ({structure.first}) and its classifier",
+                f"{self.network} without",
+            )
+        return structure
+
+    def removed(self, network: nn.Module, width: Width) -> nn.Module:
+        """A copy of ``network``, which has all channels, with only those of ``width``."""
+        thin = copy.deepcopy(network).cpu()
+        self.structure.remove(thin, self.scale, width.channels)
+        return thin
+
+    def build(self, architecture: Width, scale: Scale) -> Network:
+        """The thinned network, freshly made."""
+        space = self if scale == self.scale else self.at_scale(scale)
+        thin = space.removed(space.whole(), architecture)
+        assert isinstance(thin, Network)
+        return thin
+
+    def cost(self, architecture: Width, scale: Scale) -> Cost:
+        """By formula."""
+        space = self if scale == self.scale else self.at_scale(scale)
+        return space.structure.cost(architecture.channels)
+
+    # --- the values ---
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """How many channels each group has."""
+        return {group.name: group.channels for group in self.structure.groups}
+
+    @property
+    def full(self) -> Width:
+        """All channels."""
+        return Width.of({name: range(size) for name, size in self.sizes.items()})
+
+    @property
+    def size(self) -> int:
+        """Every non-empty set of channels of each group."""
+        total = 1
+        for size in self.sizes.values():
+            total *= 2**size - 1
+        return total
+
+    @property
+    def decisions(self) -> dict[str, tuple[int, int]]:
+        """One row a channel: it goes, or it stays."""
+        return {name: (size, 2) for name, size in self.sizes.items()}
+
+    def sample(self, rng: np.random.Generator) -> Width:
+        """Every channel stays or goes by a coin; of a group that would be empty one stays."""
+        found = {}
+        for name, size in self.sizes.items():
+            stays = np.flatnonzero(rng.integers(2, size=size))
+            found[name] = stays if len(stays) else rng.integers(size, size=1)
+        return Width.of(found)
+
+    def parse(self, text: str) -> Width:
+        """The architecture written as JSON, one text of ranges a group."""
+        try:
+            values = json.loads(text)
+            kept = {name: _numbers(ranges) for name, ranges in values.items()}
+        except (ValueError, AttributeError) as error:
+            raise InputError('kept channels as JSON, as {"conv1": "0-3,7"}', f"{text[:80]!r} ({error})") from error
+        if list(kept) != list(self.sizes):
+            odd = sorted(set(kept) ^ set(self.sizes)) or ["another order"]
+            raise InputError(f"kept channels of each of the {len(self.sizes)} groups of {self.network}", odd[0])
+        for name, numbers in kept.items():
+            if not numbers or sorted(set(numbers)) != numbers or numbers[-1] >= self.sizes[name] or numbers[0] < 0:
+                raise InputError(f"rising channels from 0 to {self.sizes[name] - 1} of {name}", values[name][:80])
+        return Width.of(kept)
+
+    def encode(self, architecture: Width) -> Encoding:
+        """One-hot rows."""
+        found: Encoding = {}
+        for name, kept in architecture.channels.items():
+            found[name] = np.zeros((self.sizes[name], 2), dtype=np.int8)
+            found[name][:, 0] = 1
+            found[name][kept] = (0, 1)
+        return found
+
+    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Width:
+        """The architecture of one-hot rows."""
+        rows = self.check_encoding(encoding)
+        for name, row in rows.items():
+            if not (row.sum(axis=1) == 1).all() or not row[:, 1].any():
+                raise InputError(f"one choice a channel, and one that stays, for {name!r}", "another encoding")
+        return Width.of({name: np.flatnonzero(rows[name][:, 1]) for name in self.sizes})
+
+    def neighbours(self, architecture: Width) -> list[Width]:
+        """One channel more or less."""
+        kept, found = architecture.channels, []
+        for name, size in self.sizes.items():
+            for channel in range(size):
+                changed = sorted(set(kept[name]) ^ {channel})
+                if changed:
+                    found.append(Width.of({**kept, name: changed}))
+        return found
+
+    def crossover(self, first: Width, second: Width, rng: np.random.Generator) -> Width:
+        """Each group from one of the parents."""
+        parents = first.channels, second.channels
+        return Width.of({name: parents[int(rng.integers(2))][name] for name in self.sizes})
+
+    def canonical(self, architecture: Width) -> Width:
+        """Itself."""
+        return architecture
+
+    def is_connected(self, architecture: Width) -> bool:
+        """Always: every group keeps a channel."""
+        return True
+
+
+@lru_cache(maxsize=8)
+def _space_at(network: str, scale: Scale) -> WidthSpace:
+    return WidthSpace(network, scale)
