@@ -206,7 +206,7 @@ class FastPlan:
     def _step_factor(self, steps: LatencyTable) -> float:
         """How many times longer a step of the real batch takes than the table's sum of blocks, of a typical network."""
         network = self.space.plain(width=PLAIN_WIDTH)
-        (summed,) = steps.predict(self.space, [network]).tolist()
+        summed = float(steps.predict(self.space, [network])[0])
         return self._step_ms(self.space.build(network, self.space.scale)) / summed
 
     def _plain_step_ms(self) -> float:
