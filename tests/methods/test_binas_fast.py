@@ -80,6 +80,9 @@ def test_the_plain_network_of_a_person_is_tried_wherever_it_fits(finished: Answe
 def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (60, 8, 8, 3), np.uint8), np.arange(60) % 2
+    np.savez(
+        tmp_path / "grey.npz", x_train=images[..., 0], y_train=labels, x_test=images[:20, ..., 0], y_test=labels[:20]
+    )
     np.savez(tmp_path / "photos.npz", x_train=images, y_train=labels, x_test=images[:20], y_test=labels[:20])
 
     def augment(**values: Any) -> Any:
@@ -91,6 +94,7 @@ def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
     photographs = f"npz:{tmp_path / 'photos.npz'}"
     assert augment(data=photographs) == Augmentation(flip=True, zoom=0.6, colour=0.4)
     assert augment(data=photographs, augment="flip") == Augmentation(flip=True), "what a user asked for stays"
+    assert augment(data=photographs.replace("photos", "grey")) == Augmentation(crop=1, flip=True, cutout=2)
     assert augment(data="digits") == Augmentation(crop=1)
 
 
