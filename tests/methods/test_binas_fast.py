@@ -55,6 +55,7 @@ def test_every_limit_gets_a_model_within_it_and_a_looser_one_is_never_worse(fini
         assert str(one.load().architecture) == one.architecture
     assert models[1].validation_accuracy >= models[0].validation_accuracy
     assert str(load_model(finished.folder).architecture) == finished.best.architecture
+    assert Run.open(finished.folder).configuration["threads"] == 1  # of such small networks
 
 
 def test_trainings_have_the_steps_of_the_plan(finished: Answer) -> None:
