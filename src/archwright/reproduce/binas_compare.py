@@ -147,6 +147,7 @@ def prepared(folder: Path, bench: Bench) -> Path:
         run.finish_stage("table", method.tables.make().model_dump(mode="json"))
     if run.stage_result("plan") is None:
         shared = equal_time(plan.make(), bench.seconds, len(TIMES_PLAIN))
+        (folder / "items" / "proposals.jsonl").unlink(missing_ok=True)  # they are of the plan before it was made equal
         run.finish_stage("plan", shared.model_dump(mode="json"))
     return folder
 

@@ -77,7 +77,7 @@ class Configuration(BaseModel):
     space: Own = Field(
         "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
     )
-    data: Source = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
+    data: Source = Field(None, description="images: folder:PATH, npz:PATH, or a name as digits or cifar10")
     benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
     dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
     evaluate: Own | None = Field(
