@@ -33,6 +33,11 @@ SMALL: dict[str, dict[str, Any]] = {
         "supernet_batch": 400,
     },
     **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts"), GRADIENTS),
+    "rarts-width": {
+        **GRADIENTS,
+        **{"network": "own_networks:plain", "ratio": 0.4, "timing": False, "compare": False},
+        **dict.fromkeys(("channels", "cells")),
+    },
     "rsps": SHARED,
     "conas": {**SHARED, "threshold": 9.0, "rounds": 1},
 }
