@@ -70,7 +70,7 @@ def extras() -> Iterator[Finding]:
     for line in importlib.metadata.requires("archwright") or ():
         extra = re.search(r"extra == ['\"]([\w-]+)['\"]", line)
         package = re.match(r"[\w.-]+", line)
-        if extra and package and extra.group(1) != "dev":
+        if extra and package and extra.group(1) not in ("dev", "e2e"):
             groups.setdefault(extra.group(1), []).append(package.group())
     for extra_name, packages in sorted(groups.items()):
         absent = [package for package in packages if _version(package) is None]

@@ -23,7 +23,7 @@ from archwright.search.engine import search
 class Checked(HTMLParser):
     """Every tag that is opened is closed, and nothing points outside."""
 
-    VOID: ClassVar = {"meta", "img", "line", "circle", "polyline", "path", "rect", "br"}
+    VOID: ClassVar = {"meta", "link", "img", "line", "circle", "polyline", "path", "rect", "br"}
 
     def __init__(self) -> None:
         super().__init__()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,16 @@ def test_the_first_signal_is_a_request_and_the_second_ends_at_once(number: int, 
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), number)
     assert signal.getsignal(number) is before
+
+
+def test_a_file_asks_to_stop_by_being_there(tmp_path: Path) -> None:
+    stop = Stop()
+    stop.watch(tmp_path / "stop")
+    assert not stop.requested
+    (tmp_path / "stop").touch()
+    assert stop.signalled
+    with pytest.raises(Interrupted, match="a request"):
+        stop.check()
+    with stop.on_signals():
+        os.kill(os.getpid(), signal.SIGTERM)  # the first signal, which does not end the process
+        assert stop.requested

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from archwright.errors import RunError
+from archwright.cli.main import cli
+from archwright.errors import InputError, Interrupted, RunError
 from archwright.runs.run import Run
 from archwright.search.answer import Answer
-from archwright.search.engine import resume, search
+from archwright.search.engine import resume, search, stop
+from archwright.search.study import Study
+from archwright.spaces.choice_space import ChoiceSpace
 
 TINY: dict[str, Any] = {"data": "digits", "channels": 4, "cells": 1, "epochs": 2, "final_epochs": 3, "threads": 1}
 
@@ -124,3 +128,38 @@ def test_files_are_strict_json(tmp_path: Path) -> None:
     (line,) = (made.folder / "events.jsonl").read_text().splitlines()
     event = json.loads(line, parse_constant=refused)
     assert (event["loss"], event["parts"]) == (None, [None, 1.0])
+
+
+def test_another_process_asks_a_search_to_stop(tmp_path: Path) -> None:
+    """By a file in its folder; resumed, it ends with the answer of a search that nobody stopped."""
+    space, folder = ChoiceSpace({"x": tuple(range(50))}), tmp_path / "run"
+
+    def asks(event: dict[str, Any]) -> None:
+        if event["kind"] == "evaluated":
+            done = CliRunner().invoke(cli, ["runs", "stop", str(folder)])
+            assert done.exit_code == 0, done.output
+
+    asked: dict[str, Any] = {"space": space, "evaluate": _score, "evaluations": 6}
+    with pytest.raises(Interrupted, match=r"a request.*runs resume"):
+        search("random", run=folder, callbacks=[asks], **asked)
+    kinds = [event["kind"] for event in Run.open(folder).events()]
+    assert kinds.count("evaluated") == 1
+    assert kinds[-1] == "interrupted"
+    assert Run.open(folder).status() == "stopped"
+    with pytest.raises(InputError, match="a run that a process works on"):
+        stop(folder)
+    found = resume(folder, space=space, evaluate=_score)
+    assert found.best == search("random", run=tmp_path / "other", **asked).best
+    assert not (folder / "stop").exists()
+    assert "1 of 2: evaluate architectures" in [event.get("text") for event in Run.open(folder).events()]
+
+
+def _score(choice: Any) -> float:
+    return float(choice["x"])
+
+
+def test_a_study_is_ended_by_the_program_that_asks_it(tmp_path: Path) -> None:
+    study = Study("random", ChoiceSpace({"x": (1, 2)}), run=tmp_path / "study")
+    with pytest.raises(InputError, match="a study"):
+        stop(tmp_path / "study")
+    study.close()

@@ -18,6 +18,7 @@ from archwright.cli.predict import predict_command
 from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
+from archwright.cli.serve import serve_command
 from archwright.cli.values import FINITE_POSITIVE, FiniteRange
 
 
@@ -33,7 +34,13 @@ def cli(debug: bool) -> None:
     del debug  # read by Program, around every command
 
 
-cli.add_command(SearchGroup(name="search", help="Search for an architecture by one of the methods below."))
+cli.add_command(
+    SearchGroup(
+        name="search",
+        help="Search for an architecture by one of the methods below.",
+        epilog="Example: archwright search hnas --data folder:photos --minutes 30",
+    )
+)
 for command in (
     *listing.COMMANDS,
     analyze_command,
@@ -41,13 +48,14 @@ for command in (
     latency_command,
     predict_command,
     reproduce_command,
+    serve_command,
     doctor_command,
     completion_command,
 ):
     cli.add_command(command)
 
 
-@cli.group()
+@cli.group(epilog="Example: archwright runs show last")
 def runs() -> None:
     """List, show and resume runs."""
 
@@ -119,6 +127,19 @@ def runs_report(names: tuple[str, ...], out: Path | None, as_json: bool) -> None
     else:
         path = report_comparison(folders, out or Path("comparison.html"))
     print_json({"report": str(path)}) if as_json else say(f"Report: {path}")
+
+
+@runs.command("stop", epilog="Example: archwright runs stop last")
+@click.argument("run", default="last")
+def runs_stop(run: str) -> None:
+    """Ask a search in another terminal or machine to save and stop. RUN is a folder, a name or 'last'."""
+    from archwright.runs.run import find_run
+    from archwright.search.engine import stop
+    from archwright.terminal import say
+
+    folder = find_run(run).folder
+    stop(folder)
+    say(f"Asked {folder} to stop; continue it with: archwright runs resume {folder}", stderr=True)
 
 
 @runs.command("resume", epilog="Example: archwright runs resume last --limit 6")

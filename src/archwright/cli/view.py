@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +160,8 @@ def show_runs(runs: Sequence[Run], damaged: Sequence[str]) -> None:
 
 def show_run(run: Run) -> None:
     """Configuration, events and answer of one run."""
+    from archwright.runs.run import told
+
     events, status = run.events(), run.status()
     say(f"{run.folder}: {status}")
     show_table(
@@ -172,8 +173,6 @@ def show_run(run: Run) -> None:
         state = "to do" if run.stage_result(stage["name"]) is None else "done"
         say(f"stage {number} of {len(plan)}: {stage['title']}: {state}")
     for event in events:
-        clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
-        rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))
-        say(f"{clock}  {event['kind']}  {rest}")
+        say(told(event))
     if status == "stopped":
         say(f"Continue with: archwright runs resume {run.folder}")

@@ -71,7 +71,13 @@ def run_page(run: Run) -> str:
             _drawing(asked, answer),
         ]
         parts.append(_insights(answer))
-    parts += [_progress(run, events), _diagnostics(events), _pictures(run), _times(run, events), _asked(run)]
+    parts += [
+        search_section(run, events),
+        diagnostics_section(events),
+        _pictures(run),
+        _times(run, events),
+        _asked(run),
+    ]
     return page(escape(title), "".join(part for part in parts if part))
 
 
@@ -97,7 +103,7 @@ def _found(run: Run, answer: Answer) -> list[str]:
     if best.validation_accuracy is not None:
         facts.append(_fact("on validation", f"{best.validation_accuracy:.2f} %"))
     facts += [_fact(f"test {name}", f"{tested:.2f} %") for name, tested in (best.tests or {}).items()]
-    facts += [_fact("looked at", f"{answer.evaluations:,}"), _fact("time", _duration(answer.seconds))]
+    facts += [_fact("looked at", f"{answer.evaluations:,}"), _fact("time", duration(answer.seconds))]
     interval = ""
     if best.accuracy_interval is not None:
         interval = f" (95 % interval {best.accuracy_interval[0]:.1f} to {best.accuracy_interval[1]:.1f})"
@@ -259,7 +265,7 @@ def _insights(answer: Answer) -> str:
     return section("Why", f"<ul>{items}</ul>") if items else ""
 
 
-def _progress(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
+def search_section(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
     """Evaluations so far, and the trainings epoch by epoch."""
     body = ""
     seen = _evaluations(run)
@@ -296,7 +302,7 @@ def _evaluations(run: Run) -> list[float]:
     return [float(value) for value in found if isinstance(value, int | float)]
 
 
-def _diagnostics(events: Sequence[Mapping[str, Json]]) -> str:
+def diagnostics_section(events: Sequence[Mapping[str, Json]]) -> str:
     """What a differentiable search says of itself each epoch."""
     records = {event["epoch"]: event for event in events if event["kind"] == "diagnostics"}
     if len(records) < 2:
@@ -335,6 +341,15 @@ def _pictures(run: Run) -> str:
 
 def _times(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
     """Seconds of every stage, over all sessions."""
+    spent = seconds_of_stages(events)
+    titles = {one["name"]: one["title"] for one in run.header.get("plan", [])}
+    most = max(spent.values(), default=0.0)
+    rows = [(titles.get(name, name), seconds, duration(seconds), False) for name, seconds in spent.items()]
+    return section("Time", bars(rows, most) if rows else "")
+
+
+def seconds_of_stages(events: Sequence[Mapping[str, Json]], now: float | None = None) -> dict[str, float]:
+    """By name, over all sessions; a stage under way counts until ``now``, where that is given."""
     spent: dict[str, float] = {}
     current, since = "", 0.0
     for event in events:
@@ -342,10 +357,9 @@ def _times(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
             if current:
                 spent[current] = spent.get(current, 0.0) + event["time"] - since
             current, since = (event["name"], event["time"]) if event["kind"] == "stage" else ("", 0.0)
-    titles = {one["name"]: one["title"] for one in run.header.get("plan", [])}
-    most = max(spent.values(), default=0.0)
-    rows = [(titles.get(name, name), seconds, _duration(seconds), False) for name, seconds in spent.items()]
-    return section("Time", bars(rows, most) if rows else "")
+    if current and now is not None:
+        spent[current] = spent.get(current, 0.0) + max(0.0, now - since)
+    return spent
 
 
 def _asked(run: Run) -> str:
@@ -394,7 +408,8 @@ def _flag(name: str, value: Json) -> list[str]:
     return [f"--{flag}", f"{value}"]
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
     if seconds < 90:
         return f"{seconds:.1f} s"
     return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -419,7 +434,7 @@ def comparison_page(runs: Sequence[Run], path: Path) -> str:
             _accuracy(best),
             f"{best.latency_ms:.3g} ms" if best.latency_ms is not None else "",
             f"{best.params:,}" if best.params is not None else "",
-            _duration(answer.seconds),
+            duration(answer.seconds),
         )
         rows.append(f"<tr><td>{link}</td>{''.join(f'<td>{escape(one)}</td>' for one in (*texts, *numbers))}</tr>")
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+
 CSS = """
 :root { color-scheme: light dark; --ink: #17212b; --soft: #50606f; --paper: #f6f8fb; --card: #ffffff; --line: #d5dde6;
   --accent: #0b63c4; --good: #1d7f3f; --warn: #9a4b00; --s0: #0b63c4; --s1: #b3441e; --s2: #1d7f3f; --s3: #7a3db8;
@@ -44,23 +47,34 @@ a { color: var(--accent); } .drawing { background: #ffffff; border-radius: 6px; 
 """
 
 SCRIPT = """
-document.querySelectorAll('.chart').forEach(function (chart) {
-  var said = chart.parentElement.nextElementSibling;
+'use strict';
+(function () {
   function say(event) {
-    var mark = event.target.closest('circle');
-    if (mark && said) said.textContent = mark.getAttribute('aria-label');
+    var mark = event.target.closest ? event.target.closest('.chart circle') : null;
+    var said = mark && mark.closest('.wide').nextElementSibling;
+    if (said) said.textContent = mark.getAttribute('aria-label');
   }
-  chart.addEventListener('mouseover', say);
-  chart.addEventListener('focusin', say);
-});
+  document.addEventListener('mouseover', say);
+  document.addEventListener('focusin', say);
+  addEventListener('beforeprint', function () {
+    document.querySelectorAll('details').forEach(function (one) { one.open = true; });
+  });
+})();
 """
-"""Writes what a hovered or focused point says below its chart; without it the browser's own tooltips remain."""
+"""Writes what a hovered or focused point says below its chart; without it the browser's own tooltips remain. Paper
+shows what is folded away on the screen.
+"""
+
+_HASH = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+POLICY = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{_HASH}'; base-uri 'none'"
+"""The browser lets a page load nothing and run no script but ours, whatever the files of its run say."""
 
 
 def page(title: str, body: str) -> str:
-    """A whole document without outside parts."""
+    """A whole document without outside parts; ``title`` and ``body`` are HTML."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{title}</title><style>{CSS}</style></head><body><main>{body}</main><script>{SCRIPT}</script></body></html>"
     )

@@ -1,13 +1,27 @@
-"""What a person sees while a run works: one bar a stage with the time left, and lines of text, on stderr."""
+"""What a person sees while a run works: one bar a stage with the time left, and lines of text, on stderr.
+
+:class:`KeptProgress` writes the same into the run's folder, for those who look on from elsewhere.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from archwright.runs.files import strict_json
 from archwright.terminal import visible
+
+if TYPE_CHECKING:
+    from archwright.runs.run import Run
+
+FILE = "progress.json"
+"""In the run's folder: ``{"bars": [{"title", "done", "total", "note", "begun", "before"}]}``, outermost bar first."""
+SECONDS_A_WRITE = 1.0
+"""Least time between two states of a bar that are kept."""
 
 SECONDS_A_LINE = 30.0
 """Least time between two lines of a bar that is no terminal's."""
@@ -101,3 +115,71 @@ class _RichBar(Bar):
 
     def note(self, text: str) -> None:
         self._live.update(self._task, note=text)
+
+
+class KeptProgress(Progress):
+    """Shows what another progress shows, and keeps it: lines as events of the run, bars in ``progress.json``.
+
+    A bar is for the moment: it is written without waiting for the disk, and a file that cannot be written is no reason
+    to lose a search.
+    """
+
+    def __init__(self, shown: Progress, run: Run) -> None:
+        self._shown, self._run = shown, run
+        self._bars: list[_KeptBar] = []
+        self._written = -SECONDS_A_WRITE
+
+    def say(self, text: str) -> None:
+        """Show one line and record it."""
+        self._shown.say(text)
+        self._run.event("said", text=text)
+
+    @contextmanager
+    def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
+        """A bar in both places."""
+        with self._shown.task(title, total, done) as bar:
+            kept = _KeptBar(self, bar, {"title": title, "total": total, "done": done, "before": done, "note": ""})
+            self._bars.append(kept)
+            self.write()
+            try:
+                yield kept
+            finally:
+                self._bars.remove(kept)
+                self.write()
+
+    def moved(self) -> None:
+        """A bar has changed."""
+        if time.monotonic() - self._written >= SECONDS_A_WRITE:
+            self.write()
+
+    def write(self) -> None:
+        """Keep the present state of all bars; without any, no file."""
+        self._written = time.monotonic()
+        path = self._run.folder / FILE
+        with suppress(OSError):
+            if self._bars:
+                _replace(path, strict_json({"bars": [bar.state for bar in self._bars]}))
+            else:
+                path.unlink(missing_ok=True)
+
+
+class _KeptBar(Bar):
+    def __init__(self, progress: KeptProgress, shown: Bar, state: dict[str, Any]) -> None:
+        self._progress, self._shown = progress, shown
+        self.state = {**state, "begun": round(time.time(), 3)}
+
+    def advance(self, count: int = 1) -> None:
+        self._shown.advance(count)
+        self.state["done"] += count
+        self._progress.moved()
+
+    def note(self, text: str) -> None:
+        self._shown.note(text)
+        self.state["note"] = text
+        self._progress.moved()
+
+
+def _replace(path: Path, text: str) -> None:
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside.write_text(text)
+    aside.replace(path)

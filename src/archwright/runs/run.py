@@ -10,6 +10,8 @@
     checkpoints/NAME states of a stage under way
     artifacts/       what the user takes away: models, tables, plots
     lock             held while a process works on the run
+    progress.json    how far that process is, for those who look on
+    stop             asks that process to stop at its next safe point
 """
 
 from __future__ import annotations
@@ -27,7 +29,16 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.runs.checkpoints import Checkpoints
-from archwright.runs.files import Json, JsonLines, check_writable, read_json, read_sealed, write_json, write_sealed
+from archwright.runs.files import (
+    Json,
+    JsonLines,
+    check_writable,
+    inside,
+    read_json,
+    read_sealed,
+    write_json,
+    write_sealed,
+)
 
 FORMAT = 1
 """Version of the folder's layout; a run of another one is refused with a clear message."""
@@ -198,7 +209,12 @@ class Run:
         return path
 
     def _stage(self, name: str) -> Path:
-        return self.folder / "stages" / f"{name}.json"
+        return inside(self.folder, f"stages/{name}.json")  # the plan of somebody else's run names stages, too
+
+    @property
+    def stop_file(self) -> Path:
+        """What a process that works on the run looks for between two steps, to stop when it is there."""
+        return self.folder / "stop"
 
     def status(self) -> str:
         """``finished``, ``running`` (a process works on it) or ``stopped`` (resumable).
@@ -295,6 +311,15 @@ def _checked_event(event: dict[str, Json], number: int, path: Path) -> dict[str,
     return event
 
 
+def told(event: Mapping[str, Json]) -> str:
+    """An event as one line for people: its time of day and what happened."""
+    clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
+    if event["kind"] == "said":
+        return f"{clock}  {event.get('text', '')}"
+    rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))
+    return f"{clock}  {event['kind']}  {rest}".rstrip()
+
+
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
@@ -352,4 +377,4 @@ def find_run(name: str) -> Run:
     return Run.open(Path(name))
 
 
-__all__ = ["FORMAT", "ItemLog", "Run", "find_run", "list_runs", "new_folder", "runs_root", "survey_runs"]
+__all__ = ["FORMAT", "ItemLog", "Run", "find_run", "list_runs", "new_folder", "runs_root", "survey_runs", "told"]

@@ -1,4 +1,4 @@
-"""When to stop: Ctrl-C, a termination signal or the end of the time budget, obeyed at a safe point.
+"""When to stop: Ctrl-C, a termination signal, a file that asks for it or the end of the time budget, at a safe point.
 
 Long loops look at :attr:`Stop.requested` between two steps, save, and call :meth:`Stop.check`, which raises.
 """
@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from archwright.errors import InputError, Interrupted
@@ -57,11 +58,20 @@ class Stop:
             raise InputError("0 minutes or more", str(minutes))
         self._deadline = None if minutes is None else time.monotonic() + 60 * minutes
         self._signal: str | None = None
+        self._file: Path | None = None
+
+    def watch(self, file: Path) -> None:
+        """From now on ``file`` asks to stop by being there: how another process, or machine, stops a run."""
+        self._file = file
 
     @property
     def signalled(self) -> bool:
         """Whether a person or the system asked to stop."""
-        return self._signal is not None
+        return self._signal is not None or self._asked
+
+    @property
+    def _asked(self) -> bool:
+        return self._file is not None and self._file.exists()
 
     @property
     def out_of_time(self) -> bool:
@@ -76,7 +86,7 @@ class Stop:
     def check(self) -> None:
         """Raise :class:`Interrupted` if a stop is requested; call it where everything is saved."""
         if self.signalled:
-            raise Interrupted(f"stopped by {self._signal}")
+            raise Interrupted(f"stopped by {self._signal or 'a request'}")
         if self.out_of_time:
             raise Interrupted("stopped at the end of the time budget")
 

@@ -16,8 +16,8 @@ from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.references import is_local, refer
-from archwright.runs.files import Json
-from archwright.runs.progress import Progress
+from archwright.runs.files import Json, write_atomic
+from archwright.runs.progress import KeptProgress, Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
@@ -182,6 +182,16 @@ def resume(
     return _finish(prepared, resumed=True)
 
 
+def stop(folder: Path | str) -> None:
+    """Ask the process that works on a run, here or on another machine, to save and stop; it may take a step or two."""
+    run = Run.open(Path(folder))
+    if run.configuration.get("evaluate") == ASK_AND_TELL:
+        raise InputError("a run of a search", f"a study in {folder}", "The program that asks it ends it.")
+    if run.status() != "running":
+        raise InputError("a run that a process works on", f"a {run.status()} one in {folder}")
+    write_atomic(run.stop_file, b"")
+
+
 def _say_imports(context: Context) -> None:
     """A run that names a user's own module is about to execute it; this is never silent."""
     c = context.configuration
@@ -267,7 +277,10 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
     context = method.context
     run = context.run
     with run.locked(), context.stop.on_signals(), context.executor:
+        run.stop_file.unlink(missing_ok=True)  # meant for a session that ended before it saw it
+        context.stop.watch(run.stop_file)
         run.event("started", threads=context.device.threads)
+        context.progress = KeptProgress(context.progress, run)
         if resumed:
             _say_differences(context)
         try:

@@ -1,0 +1,155 @@
+// The dashboard: one stream of news; what it says is put into the page as text, never as code.
+(function () {
+  const at = (id) => document.getElementById(id);
+  const address = (name) => "#run=" + encodeURIComponent(name);
+  let chosen = ""; // name of the run that is shown
+  let stream = null;
+  let charts = "";
+
+  // The secret is in a cookie by now: it need not stay in the address bar.
+  if (location.search) history.replaceState(null, "", location.pathname + location.hash);
+
+  function element(kind, text, className) {
+    const made = document.createElement(kind);
+    if (text !== undefined) made.textContent = text;
+    if (className) made.className = className;
+    return made;
+  }
+
+  function connection(text, className) {
+    at("connection").textContent = text;
+    at("connection").className = className;
+  }
+
+  function connect() {
+    if (stream) stream.close();
+    stream = null;
+    if (document.hidden) return; // a browser has six connections to a server; a hidden page needs none
+    stream = new EventSource("/api/stream" + (chosen ? "?run=" + encodeURIComponent(chosen) : ""));
+    stream.addEventListener("open", () => connection("live", "live"));
+    stream.addEventListener("runs", (event) => showRuns(JSON.parse(event.data).runs));
+    stream.addEventListener("run", (event) => showRun(JSON.parse(event.data)));
+    stream.addEventListener("error", () => {
+      const gone = stream && stream.readyState === EventSource.CLOSED;
+      connection(gone ? "refused: open the address that archwright serve printed last" : "no connection, trying again", "lost");
+    });
+  }
+
+  function showRuns(runs) {
+    at("none").hidden = runs.length > 0;
+    const focused = document.activeElement && document.activeElement.dataset.run;
+    at("runs").replaceChildren(...runs.map((run) => {
+      const link = element("a");
+      link.href = address(run.name);
+      link.dataset.run = run.name;
+      const top = element("span", undefined, "top");
+      top.append(element("strong", run.title), element("span", run.status, "state " + run.status));
+      link.append(top, element("span", run.result, "soft"), element("span", run.name, "soft"));
+      const item = element("li");
+      item.append(link);
+      return item;
+    }));
+    mark();
+    if (focused !== undefined) {
+      const again = [...at("runs").querySelectorAll("a")].find((link) => link.dataset.run === focused);
+      if (again) again.focus({ preventScroll: true });
+    }
+    if (!chosen && runs.length) {
+      const first = runs.find((run) => run.status === "running") || runs[0];
+      location.replace(address(first.name));
+    }
+  }
+
+  function mark() {
+    at("runs").querySelectorAll("a").forEach((link) => link.setAttribute("aria-current", link.dataset.run === chosen));
+  }
+
+  function showRun(run) {
+    if (run.name !== chosen) return;
+    at("chosen").hidden = false;
+    at("title").textContent = run.title;
+    at("status").textContent = run.stopping ? "stopping" : run.status;
+    at("status").className = "state " + run.status;
+    at("name").textContent = run.name;
+    at("created").textContent = run.created || "";
+    at("result").textContent = run.result || "";
+    at("stop").disabled = !run.can_stop || run.stopping;
+    at("resume").disabled = !run.can_resume;
+    at("resume").dataset.imports = (run.imports || []).join(", ");
+    at("failure").textContent = run.failure || "";
+    at("failure").hidden = !run.failure;
+    const base = "/runs/" + encodeURIComponent(run.name) + "/";
+    at("report").href = base + (run.report || "report.html");
+    at("log-file").href = base + "log.txt";
+    at("bars").replaceChildren(...(run.bars || []).flatMap(bar));
+    at("stages").replaceChildren(...(run.stages || []).map(stage));
+    showCharts(run.charts || "");
+    showLog(run.log || []);
+  }
+
+  function bar(one) {
+    const label = element("span", one.title + ": " + one.text, "soft");
+    const progress = element("progress");
+    progress.max = 1;
+    progress.value = one.share;
+    progress.setAttribute("aria-label", one.title);
+    return [label, progress];
+  }
+
+  function stage(one) {
+    const item = element("li", one.title, one.state === "at work" ? "now" : one.state);
+    item.append(element("span", [one.state, one.time].filter(Boolean).join(", ")));
+    return item;
+  }
+
+  // Drawn by the same code as the report, which escapes what it is told; the page's policy runs no script in it.
+  function showCharts(text) {
+    if (text === charts || at("charts").contains(document.activeElement)) return;
+    charts = text;
+    const parsed = new DOMParser().parseFromString(text, "text/html");
+    at("charts").replaceChildren(...parsed.body.childNodes);
+  }
+
+  function showLog(lines) {
+    const log = at("log");
+    at("log-card").hidden = !lines.length;
+    const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
+    const text = lines.join("\n");
+    if (log.textContent !== text) log.textContent = text;
+    if (atEnd) log.scrollTop = log.scrollHeight;
+  }
+
+  async function ask(what) {
+    at(what).disabled = true;
+    try {
+      const answer = await fetch("/api/runs/" + encodeURIComponent(chosen) + "/" + what, { method: "POST" });
+      const found = await answer.json();
+      at("said").textContent = found.said || found.error;
+    } catch {
+      at("said").textContent = "The server does not answer.";
+    }
+    connect();
+  }
+
+  at("stop").addEventListener("click", () => ask("stop"));
+  at("resume").addEventListener("click", () => {
+    const imports = at("resume").dataset.imports;
+    if (!imports || confirm("This run imports and executes " + imports + ". Resume it only if you trust it.")) ask("resume");
+  });
+
+  function choose() {
+    const found = /^#run=(.+)$/.exec(location.hash); // other parts of the page have addresses, too
+    if (!found || decodeURIComponent(found[1]) === chosen) return;
+    chosen = decodeURIComponent(found[1]);
+    charts = "";
+    at("charts").replaceChildren();
+    at("said").textContent = "";
+    mark();
+    connect();
+  }
+
+  addEventListener("hashchange", choose);
+  document.addEventListener("visibilitychange", connect);
+  choose();
+  if (!stream) connect();
+})();

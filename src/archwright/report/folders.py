@@ -1,0 +1,66 @@
+"""What the dashboard may read: run folders directly inside the runs folder, without links and odd files.
+
+A run may come from somebody else. Whatever a request names goes through here, before anything of it is opened.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from archwright.errors import ArchwrightError, RunError
+from archwright.runs.run import Run
+
+UNREAD = "checkpoints"
+"""A folder of a run that no page reads; it may have thousands of files."""
+
+
+class NotHereError(ArchwrightError):
+    """There is no such run or file, or it must not be read."""
+
+
+def open_run(root: Path, name: str) -> Run:
+    """The run called ``name`` directly inside ``root``; paths, links and folders with links in them are refused."""
+    folder = root / name
+    if Path(name).name != name or "\0" in name or folder.is_symlink() or not (folder / "run.json").is_file():
+        raise NotHereError(f"expected the name of a run in {root}, got {name!r}.")
+    refuse_links(folder)
+    return Run.open(folder)
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise where ``folder`` has anything but plain files and folders: a link leads out, a pipe never ends."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != UNREAD:
+                    refuse_links(Path(entry.path))
+            elif not entry.is_file(follow_symlinks=False):
+                raise RunError(f"expected plain files and folders in a run, got {entry.path}, a link or special file.")
+
+
+def artifact(run: Run, name: str) -> Path:
+    """The file ``artifacts/name`` of a run."""
+    parts = name.split("/")
+    path = run.folder.joinpath("artifacts", *parts)
+    if "\0" in name or any(part in ("", ".", "..") for part in parts):
+        raise NotHereError(f"expected the name of an artifact, got {name!r}.")
+    try:
+        plain = stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        plain = False
+    if not plain or not path.resolve().is_relative_to(run.folder.resolve()):
+        raise NotHereError(f"expected a file among the artifacts of {run.folder.name}, got {name!r}.")
+    return path
+
+
+def every_run(root: Path) -> Iterator[tuple[str, Run | str]]:
+    """Names of the runs in ``root``, newest first, each with its run or why it is not shown."""
+    for path in sorted(root.glob("*/run.json"), reverse=True):
+        name = path.parent.name
+        try:
+            yield name, open_run(root, name)
+        except (ArchwrightError, OSError) as error:
+            yield name, str(error)

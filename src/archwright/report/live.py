@@ -1,0 +1,121 @@
+"""What the dashboard says of runs at this moment, as JSON: read from their files, without any lock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from archwright.errors import ArchwrightError
+from archwright.references import is_local
+from archwright.report.folders import every_run
+from archwright.report.page import REPORT, diagnostics_section, duration, search_section, seconds_of_stages
+from archwright.runs.files import Json, read_json
+from archwright.runs.progress import FILE as PROGRESS
+from archwright.runs.run import Run, told
+from archwright.search.answer import RESULT, Answer
+from archwright.search.configuration import ASK_AND_TELL
+
+MOST_RUNS = 200
+"""The newest ones are listed."""
+MOST_LINES = 400
+"""Lines of the log that are sent."""
+UNREADABLE = (ArchwrightError, OSError, LookupError, TypeError, ValueError, AttributeError)
+"""What reading a damaged run may raise; its header is checked, the rest of it is somebody's files."""
+
+
+def overview(root: Path) -> dict[str, Json]:
+    """The runs, newest first."""
+    rows = [_row(name, run) for (name, run), _ in zip(every_run(root), range(MOST_RUNS), strict=False)]
+    return {"runs": rows}
+
+
+def _row(name: str, run: Run | str) -> dict[str, Json]:
+    if isinstance(run, str):
+        return {"name": name, "status": "damaged", "title": name, "result": run}
+    try:
+        return {"name": name, "status": run.status(), "title": title(run), "result": _result(run)}
+    except UNREADABLE as error:
+        return {"name": name, "status": "damaged", "title": name, "result": str(error)}
+
+
+def title(run: Run) -> str:
+    """What was asked, in a few words."""
+    c = run.configuration
+    source = c.get("data") or c.get("benchmark") or ""
+    return f"{c['method']} on {c['space']}" + (f", {source}" if source else "") + f", seed {c['seed']}"
+
+
+def _result(run: Run) -> str:
+    """The accuracy of a finished run, as short as it can be."""
+    if not (run.folder / RESULT).exists():
+        return ""
+    best = Answer.read(run.folder).best
+    parts = [f"{best.accuracy:.2f} %"] if best.accuracy is not None else []
+    parts += [f"{best.latency_ms:.3g} ms"] if best.latency_ms is not None else []
+    return ", ".join(parts)
+
+
+def detail(run: Run) -> dict[str, Json]:
+    """Everything about one run: stages, bars, charts as HTML, log, and what can be done with it."""
+    status, events = run.status(), run.events()
+    study = run.configuration.get("evaluate") == ASK_AND_TELL
+    return {
+        "name": run.folder.name,
+        "status": status,
+        "title": title(run),
+        "result": _result(run),
+        "created": str(run.header["created"]).replace("T", " "),
+        "stages": _stages(run, events, status),
+        "bars": _bars(run) if status == "running" else [],
+        "charts": search_section(run, events) + diagnostics_section(events),
+        "log": [told(event) for event in events[-MOST_LINES:]],
+        "report": REPORT,
+        "stopping": status == "running" and run.stop_file.exists(),
+        "can_stop": status == "running" and not study,
+        "can_resume": status == "stopped" and not study,
+        "imports": imported(run.configuration),
+    }
+
+
+def imported(configuration: Mapping[str, Json]) -> list[str]:
+    """Modules of a user that a resumed run would import, which the page says before it is resumed."""
+    texts = [str(configuration.get(name) or "") for name in ("space", "evaluate", "augment")]
+    return [text for text in texts if ":" in text and not is_local(text)]
+
+
+def _stages(run: Run, events: Sequence[Mapping[str, Json]], status: str) -> list[dict[str, Json]]:
+    """Each stage of the plan: done, at work or to do."""
+    spent = seconds_of_stages(events, time.time() if status == "running" else None)
+    current = next((event["name"] for event in reversed(events) if event["kind"] == "stage"), None)
+    rows = []
+    for one in run.header.get("plan", []):
+        name = one["name"]
+        done = status == "finished" or run.stage_result(name) is not None
+        at_work = status == "running" and name == current
+        state = "done" if done else "at work" if at_work else "begun" if name == current else "to do"
+        rows.append(
+            {"title": str(one["title"]), "state": state, "time": duration(spent[name]) if name in spent else ""}
+        )
+    return rows
+
+
+def _bars(run: Run) -> list[dict[str, Json]]:
+    """The bars of the process at work, with the time left."""
+    found: list[dict[str, Json]] = []
+    with suppress(*UNREADABLE):  # it is replaced or gone at any moment
+        for bar in read_json(run.folder / PROGRESS)["bars"]:
+            done, total = float(bar["done"]), float(bar["total"])
+            new, left = done - float(bar["before"]), ""
+            if new > 0 and done < total:
+                left = f"about {duration((time.time() - bar['begun']) / new * (total - done))} left"
+            texts = [f"{done:,.0f} of {total:,.0f}", left, str(bar["note"])]
+            found.append(
+                {
+                    "title": str(bar["title"]),
+                    "share": min(1.0, done / total) if total > 0 else 0.0,
+                    "text": ", ".join(text for text in texts if text),
+                }
+            )
+    return found

@@ -1,0 +1,168 @@
+"""``archwright serve``: the runs of one folder as live pages on this machine.
+
+Routes read through :mod:`~archwright.report.folders` and answer with what :mod:`~archwright.report.live` says;
+:class:`~archwright.report.guard.Guard` has turned away everybody else before. Stopping writes a file that the search
+looks for; resuming starts a process by a list of arguments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.types import ASGIApp
+
+from archwright.errors import ArchwrightError, InputError
+from archwright.report.folders import NotHereError, artifact, open_run
+from archwright.report.guard import Guard
+from archwright.report.live import UNREADABLE, detail, overview
+from archwright.report.page import REPORT, run_page
+from archwright.report.resuming import Resumer
+from archwright.report.style import CSS, POLICY, SCRIPT
+from archwright.runs.files import Json
+from archwright.runs.run import told
+from archwright.search.engine import stop
+
+HOST = "127.0.0.1"
+PARTS = Path(__file__).parent / "dashboard"
+SECONDS_A_LOOK = 1.0
+"""Least time between two looks at the files for one page; a look may take a tenth of the time at most."""
+SECONDS_A_SIGN = 15.0
+"""After so long without news a line is sent all the same, so that a browser that went away is noticed."""
+
+
+def dashboard(root: Path, port: int, token: str, closing: Callable[[], bool] = lambda: False) -> ASGIApp:
+    """The guarded application for the runs in ``root``."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    root = root.resolve()
+    resumer = Resumer()
+    _add_pages(app, root)
+    _add_actions(app, root, resumer)
+
+    @app.get("/api/stream")
+    async def stream(request: Request) -> Response:
+        name = request.query_params.get("run")
+        news = _news(lambda: _look(root, name, resumer), closing)
+        return StreamingResponse(news, media_type="text/event-stream")
+
+    @app.exception_handler(ArchwrightError)
+    def refused(_request: Request, error: Exception) -> Response:
+        return JSONResponse({"error": str(error)}, 404 if isinstance(error, NotHereError) else 409)
+
+    return Guard(app, port, token)
+
+
+def _add_pages(app: FastAPI, root: Path) -> None:
+    """Everything that only reads."""
+
+    @app.get("/")
+    def index() -> Response:
+        return FileResponse(PARTS / "index.html")
+
+    @app.get("/dashboard.css")
+    def style() -> Response:
+        return Response(CSS + (PARTS / "dashboard.css").read_text(), media_type="text/css")
+
+    @app.get("/dashboard.js")
+    def script() -> Response:
+        return Response(SCRIPT + (PARTS / "dashboard.js").read_text(), media_type="text/javascript")
+
+    @app.get("/runs/{name}/" + REPORT)
+    def report(name: str) -> Response:
+        # Written anew: what lies in the folder may be somebody else's page.
+        return HTMLResponse(run_page(open_run(root, name)), headers={"Content-Security-Policy": POLICY})
+
+    @app.get("/runs/{name}/log.txt")
+    def log(name: str) -> Response:
+        return PlainTextResponse("".join(told(event) + "\n" for event in open_run(root, name).events()))
+
+    @app.get("/runs/{name}/artifacts/{path:path}")
+    def file(name: str, path: str) -> Response:
+        found = artifact(open_run(root, name), path)
+        return FileResponse(found, media_type="application/octet-stream", filename=found.name)
+
+
+def _add_actions(app: FastAPI, root: Path, resumer: Resumer) -> None:
+    """What a button does."""
+
+    @app.post("/api/runs/{name}/stop")
+    def stop_run(name: str) -> dict[str, str]:
+        stop(open_run(root, name).folder)
+        return {"said": "Asked to stop; it saves what it has at its next step."}
+
+    @app.post("/api/runs/{name}/resume")
+    def resume_run(name: str) -> dict[str, str]:
+        run = open_run(root, name)
+        if run.status() != "stopped":
+            raise InputError("a stopped run", f"a {run.status()} one")
+        resumer.start(run.folder)
+        return {"said": "Starting; the first stage follows in a few seconds."}
+
+
+def _look(root: Path, name: str | None, resumer: Resumer) -> dict[str, Json]:
+    """What a page shows now: all runs and, where one is chosen, that one."""
+    found: dict[str, Json] = {"runs": overview(root)}
+    if name:
+        try:
+            run = detail(open_run(root, name))
+            if run["status"] == "stopped" and resumer.starting(name):
+                run |= {"status": "starting", "can_resume": False}
+            found["run"] = {**run, "failure": resumer.failure(name) if run["status"] == "stopped" else ""}
+        except UNREADABLE as error:
+            found["run"] = {"name": name, "status": "damaged", "title": name, "failure": str(error)}
+    return found
+
+
+async def _news(look: Callable[[], dict[str, Json]], closing: Callable[[], bool]) -> AsyncIterator[str]:
+    """Server-sent events: at first everything, then what has changed."""
+    before: dict[str, str] = {}
+    sent = time.monotonic()
+    while not closing():
+        begin = time.monotonic()
+        for kind, value in (await run_in_threadpool(look)).items():
+            text = json.dumps(value)
+            if before.get(kind) != text:
+                before[kind], sent = text, begin
+                yield f"event: {kind}\ndata: {text}\n\n"
+        if begin - sent > SECONDS_A_SIGN:
+            sent = begin
+            yield ": still here\n\n"
+        await asyncio.sleep(max(SECONDS_A_LOOK, 9 * (time.monotonic() - begin)))
+
+
+def listening(port: int) -> socket.socket:
+    """A socket on this machine's own address; a taken port is an error that says what to do."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((HOST, port))
+        found.listen()
+    except OSError as error:
+        found.close()
+        do = "Choose another one, or 0 for any free one (--port)."
+        raise InputError("a free port", f"port {port} ({error.strerror})", do) from error
+    return found
+
+
+def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
+    """Serve the runs in ``root`` until Ctrl-C; ``say`` gets the address with its secret."""
+    if not root.is_dir():
+        do = "Search first, or set ARCHWRIGHT_RUNS to your runs folder."
+        raise InputError("a folder with runs", f"{root}, which is no folder", do)
+    with listening(port) as found:
+        number, token = found.getsockname()[1], secrets.token_urlsafe(32)
+        app = dashboard(root, number, token, lambda: server.should_exit)
+        config = uvicorn.Config(app, log_level="error", access_log=False, proxy_headers=False, server_header=False)
+        config.ws, config.timeout_graceful_shutdown = "none", 3
+        server = uvicorn.Server(config)
+        say(f"Dashboard of {root.resolve()}: http://{HOST}:{number}/?token={token}")
+        server.run(sockets=[found])
