@@ -35,7 +35,10 @@ SMALL: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts"), GRADIENTS),
     "rarts-width": {
         **GRADIENTS,
-        **{"network": "own_networks:plain", "ratio": 0.4, "timing": False, "compare": False},
+        "network": "own_networks:plain",
+        "ratio": 0.4,
+        "timing": False,
+        "compare": False,
         **dict.fromkeys(("channels", "cells")),
     },
     "rsps": SHARED,

@@ -423,10 +423,20 @@ class RartsWidth(GradientSearch):
         facts = {"network": self.options.network, "fingerprint": str(self.context.task.data.fingerprint)}
         state = {name: one.detach().cpu().contiguous() for name, one in middle(copies).state_dict().items()}
         write_atomic(self.context.run.artifact(SCORED), safetensors_bytes(state, metadata=facts))
-        importance = scores.abs().tolist()
+        importance = self._relative(scores.abs().numpy()).tolist()
         if self.options.optimiser == "random":
             importance = self.context.rng("random channels").random(self.scores.total).tolist()
         return Scored(scores=scores.tolist(), importance=importance)
+
+    def _relative(self, scores: NDArray[Any]) -> NDArray[Any]:
+        """Scores in units of their group's mean.
+
+        A layer that is followed by a batch norm does not see a factor common to all its inputs, so the level of a
+        group's scores says nothing; within a group they compete.
+        """
+        totals = np.bincount(self._group_of, weights=scores)
+        means = totals / np.bincount(self._group_of)
+        return scores / np.maximum(means[self._group_of], 1e-12)
 
     def _taken(self) -> Scored:
         """The scores of another run."""

@@ -49,6 +49,8 @@ reproductions = Registry(
     Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
     Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
     Entry("rarts-4", "archwright.reproduce.rarts:rarts_4", "differentiable searches on NAS-Bench-201: accuracy, skips"),
+    Entry("rarts-5", "archwright.reproduce.rarts_width:rarts_5", "ResNet-20 with 40 and 60 % of its channels removed"),
+    Entry("rarts-6", "archwright.reproduce.rarts_width:rarts_6", "MobileNetV2 with 40 and 60 % of its channels gone"),
     Entry("thesis-7.3", f"{_THESIS7}:table_7_3", "HNAS and baselines on NAS-Bench-201, test accuracy"),
     Entry(
         "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"
