@@ -32,7 +32,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "posterior_epochs": 1,
         "supernet_batch": 400,
     },
-    **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts"), GRADIENTS),
+    **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts", "drnas", "smooth-darts", "oles"), GRADIENTS),
+    "pc-darts": {**GRADIENTS, "partial_channels": 2},
     "rarts-width": {
         **GRADIENTS,
         "network": "own_networks:plain",
