@@ -120,10 +120,10 @@ class FastPlan:
 
     @cached_property
     def augment(self) -> Augment | None:
-        """Of all trainings: few photographs are seen often, and are shown in more ways."""
+        """Of all trainings: few photographs in colour are seen often, and are shown in more ways."""
         task = self.context.task
         usual = task.augmentation()
-        photographs = isinstance(usual, Augmentation) and usual.flip
+        photographs = isinstance(usual, Augmentation) and usual.flip and task.data.image_channels == 3
         return task.augmentation(**SHOWN) if photographs and len(task.data.train) <= FEW_PHOTOGRAPHS else usual
 
     @property
