@@ -65,6 +65,8 @@ reproductions = Registry(
         "archwright.reproduce.rarts:rarts_collapse",
         "when DARTS collapses: skips by images",
     ),
+    Entry("rarts-5", "archwright.reproduce.rarts_width:rarts_5", "ResNet-20 with 40 and 60 % of its channels removed"),
+    Entry("rarts-6", "archwright.reproduce.rarts_width:rarts_6", "MobileNetV2 with 40 and 60 % of its channels gone"),
     Entry("thesis-7.3", f"{_THESIS7}:table_7_3", "HNAS and baselines on NAS-Bench-201, test accuracy"),
     Entry(
         "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"
