@@ -14,6 +14,7 @@ from archwright.cli.main import cli
 from archwright.errors import InputError
 from archwright.proxies.registry import PROXIES
 from archwright.reproduce.base import reproductions
+from archwright.search.configuration import Configuration
 from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
 
@@ -72,6 +73,38 @@ def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shortened != code
     names: dict[str, object] = {"__name__": "readme"}
     exec(compile(shortened, "README.md", "exec"), names)  # noqa: S102
+
+
+def defaults() -> dict[str, set[str]]:
+    """Option -> its defaults in all methods, as text; numbers as floats are written."""
+    found: dict[str, set[str]] = {}
+    for entry in methods:
+        for name, field in {**Configuration.model_fields, **methods.get(entry.name).Options.model_fields}.items():
+            if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
+                found.setdefault(name, set()).add(plain(str(field.default)))
+    return found
+
+
+def plain(text: str) -> str:
+    """A number in one form; a name without its quotes."""
+    try:
+        return str(float(text))
+    except ValueError:
+        return text.strip("`")
+
+
+def test_defaults_in_tables_are_the_codes() -> None:
+    known, compared = defaults(), 0
+    for page in PAGES:
+        for row in re.findall(r"^\|(.*)\|$", page.read_text(), flags=re.MULTILINE):
+            first, second, *_ = [*re.split(r"(?<!\\)\|", row), ""]
+            options = [name.replace("-", "_") for name in re.findall(r"`(?:--)?([a-z_-]+)`", first)]
+            said = second.strip().split(", ")
+            for option, text in zip(options, said, strict=False) if len(options) == len(said) else ():
+                if option in known and re.fullmatch(r"-?[\d.]+(e-?\d+)?|`[a-z-]+`", text):
+                    assert plain(text) in known[option], f"{page.name}: {first.strip()}"
+                    compared += 1
+    assert compared > 40
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------
