@@ -124,6 +124,15 @@ def test_every_method_has_a_page_with_all_that_readers_look_for() -> None:
     assert [name for name in ("binas", "hnas", "nasi", "conas", "rarts", "nesbs") if name not in choosing] == []
 
 
+def test_numbers_of_the_decision_table_are_on_the_pages_it_leads_to() -> None:
+    """A page that was measured anew changes the table, too."""
+    own = ROOT / "docs" / "choosing.md"
+    others = "".join(page.read_text() for page in PAGES if page != own)
+    numbers = re.findall(r"\d+\.\d+(?= (?:s|%|times|and)\b| %)", own.read_text())
+    assert len(numbers) > 10
+    assert [one for one in numbers if not re.search(rf"(?<![\d.]){re.escape(one)}(?!\d)", others)] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_files_lead_somewhere(page: Path) -> None:
     """In the repository; on the site `make docs` checks them, with their anchors."""
