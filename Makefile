@@ -5,7 +5,9 @@ BIN := $(VENV)/bin
 CONSTRAINTS := $(shell nvidia-smi -L >/dev/null 2>&1 || echo -c constraints-cpu.txt)
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: search test test-slow lint types wheel clean
+.PHONY: install search test test-slow lint types docs wheel clean
+
+install: $(VENV)/.search
 
 search: $(VENV)/.search
 	$(BIN)/archwright search binas --data digits --minutes 2 --threads 1
@@ -17,11 +19,15 @@ test-slow: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
 
 lint: $(VENV)/.test
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check src tests benchmarks examples docs
 
 types: $(VENV)/.test
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
 
 wheel: $(VENV)/.test
 	$(BIN)/python -m build --wheel --outdir dist
@@ -38,6 +44,10 @@ $(VENV)/.search: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
 $(VENV)/.test: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[dev,onnx,ray,solver,report]'
 	touch $@ $(VENV)/.search
+
+$(VENV)/.docs: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
+	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[docs]'
+	touch $@
 
 clean:
 	rm -rf $(VENV) build dist

@@ -1,10 +1,12 @@
-"""A folder of photographs to try a search on: 4 classes of 150 JPEG files from the CIFAR-10 subset in ARCHWRIGHT_DATA.
+"""A folder of images to try a search on: 4 classes of 150 JPEG files from the CIFAR-10 subset in ARCHWRIGHT_DATA.
 
     python examples/photo_folder.py photos
+    python examples/photo_folder.py photos --digits     # handwritten digits, which need no file
     archwright search binas --data folder:photos --latency-ms 2 --latency-ms 4 --minutes 5
 
 The images are 32 px; they are enlarged to 96 px (bicubic) and saved at quality 92, so that they look to a program like
-small photographs. The first 150 images of each of the first four classes are taken, in the order of the file.
+small photographs. The first 150 images of each of the first four classes are taken, in the order of the file. The
+digits are scikit-learn's 1,797 in ten classes, 8 px, as PNG files.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from sklearn.datasets import load_digits
 
 CLASSES = 4
 EACH = 150
@@ -35,14 +38,30 @@ def write_photos(archive: Path, folder: Path) -> int:
     return CLASSES * EACH
 
 
+def write_digits(folder: Path) -> int:
+    """The same with the embedded digits."""
+    digits = load_digits()
+    for number, (pixels, label) in enumerate(zip(digits.images, digits.target, strict=True)):
+        place = folder / str(label)
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((pixels * 255 / 16).astype(np.uint8)).save(place / f"{number:04d}.png")
+    return len(digits.images)
+
+
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(description="Write a folder of photographs to try a search on.")
+    parser = argparse.ArgumentParser(description="Write a folder of images to try a search on.")
     parser.add_argument("folder", type=Path, help="where to write; one sub-folder a class")
+    parser.add_argument("--digits", action="store_true", help="handwritten digits instead of photographs")
     chosen = parser.parse_args()
+    if chosen.digits:
+        print(f"{write_digits(chosen.folder)} images in {chosen.folder}")
+        return
     archive = Path(os.environ.get("ARCHWRIGHT_DATA", "../shared/data")) / "cifar10_10k2k.npz"
     if not archive.is_file():
-        parser.error(f"expected the CIFAR-10 subset, got no file {archive}. Set ARCHWRIGHT_DATA to its folder.")
+        parser.error(
+            f"expected the CIFAR-10 subset, got no file {archive}. Set ARCHWRIGHT_DATA to its folder, or give --digits."
+        )
     count = write_photos(archive, chosen.folder)
     print(f"{count} photographs in {chosen.folder}")
 

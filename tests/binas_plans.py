@@ -14,7 +14,8 @@ from archwright.spaces.compact import Compact, scale_for
 PLAN = Plan(
     seconds=0.24,
     candidates=2,
-    answer_seconds=0.03,
+    trunk_seconds=0.03,
+    growth_seconds=0.015,
     least_step_ms=50.0,
     overhead_ms=1.0,
     plain_step_ms=10.0,

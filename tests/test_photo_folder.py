@@ -34,3 +34,10 @@ def test_the_folder_has_four_classes_of_so_many_photographs(tmp_path: Path) -> N
     assert data.class_names == ("airplane", "automobile", "bird", "cat")
     assert data.image_size == 96
     assert len(data.train) + len(data.validation) + len(data.test) == 20
+
+
+def test_digits_need_no_file(tmp_path: Path) -> None:
+    assert loaded().write_digits(tmp_path / "digits") == 1797
+    data, embedded = load(f"folder:{tmp_path / 'digits'}"), load("digits")
+    assert (data.class_names, data.image_size, data.image_channels) == (embedded.class_names, 8, 1)
+    assert sorted(data.train.labels.tolist()) == sorted(embedded.train.labels.tolist())

@@ -14,6 +14,7 @@ from torch import nn
 from archwright.costs.measure import Timing
 from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
 from archwright.data import from_object
+from archwright.data.detail import sufficient_size
 from archwright.data.kept import keep
 from archwright.data.request import KEPT, DataRequest, load_data
 from archwright.device import Device
@@ -126,7 +127,7 @@ class Latencies:
 
 
 def latency(
-    space: str = "mbconv",
+    space: str = "compact",
     *,
     data: Any = None,
     classes: int = 10,
@@ -143,8 +144,9 @@ def latency(
     """Measure every block of a space on this machine, for searches under a latency limit.
 
     Args:
-        space: name of a space made of blocks.
-        data: takes image size, channels and classes from these data, which may be a text or in memory.
+        space: name of a space made of blocks: compact (binas), mbconv (binas with the paper's plan).
+        data: takes image size, channels and classes from these data, which may be a text or in memory; for named data
+            and compact the size is the one that a search chooses.
         classes: without ``data``.
         image_size: without ``data``.
         image_channels: without ``data``.
@@ -167,7 +169,9 @@ def latency(
         raise InputError("a space made of blocks (mbconv, compact)", repr(space))
     if data is not None:
         images = load_data(DataRequest(data, 0)) if isinstance(data, str) else from_object(data)
-        classes, image_size, image_channels = images.classes, images.image_size, images.image_channels
+        chosen_by_search = isinstance(data, str) and space == "compact"
+        image_size = sufficient_size(images) if chosen_by_search else images.image_size
+        classes, image_channels = images.classes, images.image_channels
     named = measured.named_scale(scale, classes, image_size, image_channels)
     chosen = measured.at_scale(named if width is None else named.changed(width=width))
     path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)

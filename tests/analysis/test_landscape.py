@@ -116,7 +116,7 @@ def test_the_grid_is_the_plain_double_loop(network, images, norms) -> None:
     x, y = images
     directions, steps = random_directions(network, 0), grid_steps(3, 1.0)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    found = loss_landscape(network, x, y, directions, steps, norms=norms, batch=10)
+    found = loss_landscape(network, x, y, directions, steps, norms=norms, batch=10, workers=2)
     own = {name: weight.detach().clone() for name, weight in network.named_parameters()}
     for i, a in enumerate(steps):
         for j, b in enumerate(steps):

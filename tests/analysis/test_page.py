@@ -52,7 +52,7 @@ def test_several_cells_with_training_side_by_side(tmp_path) -> None:
     for one in found.values():
         assert len(one["study"]["loss"]) == 1
         assert len(one["study"]["landscape"]["values"]) == 3
-        assert one["study"]["mean_variance"] > 0
+        assert one["study"]["variance_here"] > 0
     assert page.read_text().count("data:image/png") == 4
 
 

@@ -215,8 +215,8 @@ def test_a_run_on_a_table_has_no_model_to_predict_with(archwright: Any, nb201: C
 # --- searches with training ------------------------------------------------------------------------------------------
 
 
-def test_search_and_predict_on_its_result(archwright: Any, tmp_path: Path) -> None:
-    run = tmp_path / "mine"
+def test_search_and_predict_on_its_result(archwright: Any, tmp_path: Path, runs_folder: Path) -> None:
+    run = runs_folder / "mine"
     outcome = archwright("search", "random", *TINY, "--evaluations", 1, "--run", run, "--json")
     assert outcome.code == 0
     best = outcome.json["best"]
@@ -224,7 +224,7 @@ def test_search_and_predict_on_its_result(archwright: Any, tmp_path: Path) -> No
     assert best["accuracy_on"].startswith("digits test")
     image = tmp_path / "three.png"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (20, 20), dtype=np.uint8)).save(image)
-    for model in (run, run / best["model"]):
+    for model in (run, run / best["model"], "mine", "last"):
         (one,) = archwright("predict", model, image, "--top", 2, "--json").json["predictions"]
         assert one["class"] in [str(digit) for digit in range(10)]
         assert len(one["top"]) == 2

@@ -113,9 +113,8 @@ def all_commands(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[s
     found = []
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        inner = isinstance(command, click.Group)
+        found.append((*path, name))
         found += all_commands(command, (*path, name)) if isinstance(command, click.Group) else []
-        found += [] if inner else [(*path, name)]
     return found
 
 

@@ -10,6 +10,9 @@ import pytest
 from archwright.cli.main import cli, main
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InputError
+from archwright.methods.binas import Binas
+from archwright.spaces.compact import Compact
+from archwright.spaces.compact import scale_for as compact_scale
 from archwright.spaces.mbconv import SCALES, MbConv, scale_for
 from latency_tables import SteadyWatch
 
@@ -20,7 +23,9 @@ def test_the_command_writes_a_table_of_the_space(
     monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
     out = tmp_path / "table.json"
     shape = ["--image-size", "8", "--image-channels", "1", "--classes", "2"]
-    cli.main(["latency", *shape, "--repeats", "1", "--out", str(out), "--json"], standalone_mode=False)
+    cli.main(
+        ["latency", "--space", "mbconv", *shape, "--repeats", "1", "--out", str(out), "--json"], standalone_mode=False
+    )
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
     LatencyTable.load(out).check(MbConv(scale_for(8, 2, 1)))
@@ -34,7 +39,8 @@ def test_the_command_writes_a_table_of_the_space(
 def test_a_preset_is_measured_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
     out = tmp_path / "table.json"
-    cli.main(["latency", "--scale", "mbconv-32-fast", "--repeats", "1", "--out", str(out)], standalone_mode=False)
+    preset = ["--space", "mbconv", "--scale", "mbconv-32-fast"]
+    cli.main(["latency", *preset, "--repeats", "1", "--out", str(out)], standalone_mode=False)
     LatencyTable.load(out).check(MbConv(SCALES["mbconv-32-fast"]))
     with pytest.raises(InputError, match="without"):
         LatencyTable.load(out).check(MbConv(SCALES["mbconv-32"]))
@@ -45,3 +51,16 @@ def test_a_space_without_blocks_is_refused(capsys: pytest.CaptureFixture[str]) -
         main(["latency", "--space", "nasbench201"])
     assert left.value.code == 2
     assert "mbconv" in capsys.readouterr().err
+
+
+def test_the_table_of_named_images_fits_a_search_on_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
+    out = tmp_path / "table.json"
+    smooth = "random:classes=2,size=96,count=12"  # images much larger than what a search takes
+    cli.main(["latency", "--data", smooth, "--repeats", "1", "--out", str(out)], standalone_mode=False)
+    assert f"archwright search binas --data {smooth} --latency-table {out}" in capsys.readouterr().out
+    size = Binas.completed({"method": "binas", "data": smooth, "options": {}})["image_size"]
+    assert size < 96
+    LatencyTable.load(out).check(Compact(compact_scale(image_size=size, classes=2, image_channels=3)))

@@ -20,7 +20,9 @@ IMAGES = torch.rand(64, 3, 16, 16, generator=torch.Generator().manual_seed(0)) *
         Augmentation(flip=True),
         Augmentation(cutout=5),
         Augmentation(autoaugment="cifar10"),
-        Augmentation(3, True, 5, "imagenet"),
+        Augmentation(zoom=0.5),
+        Augmentation(colour=0.4),
+        Augmentation(3, True, 5, "imagenet", 0.6, 0.4),
     ],
 )
 @pytest.mark.parametrize("channels", [1, 3])
@@ -71,6 +73,36 @@ def test_cutout_is_one_square_of_zeros_after_normalisation() -> None:
         areas.add(int(hole.sum()))
     assert max(areas) == 36
     assert got[got != 0].min() >= 10
+
+
+def test_zoom_shows_a_window_and_mirrors_at_the_border() -> None:
+    """Of a ramp from left to right a window is a straighter ramp; its ends say where it was."""
+    ramp = (torch.arange(32) / 64 + 0.25).expand(200, 1, 32, 32)
+    got = Augmentation(zoom=0.5)(ramp, 0)
+    inner = got[:, 0, :, 4:-4]
+    slope = inner.diff(dim=2)
+    inside = (slope > 0).all((1, 2))  # the others were mirrored
+    assert inside.sum() > 100
+    steady = slope[inside].mean((1, 2)) * 64
+    assert 0.5 * np.exp(-0.16) < steady.min() < 0.6
+    assert 0.9 < steady.max() < np.exp(0.16)
+    assert got.min() >= 0.25
+    assert got.max() <= 0.75
+    centres = inner[inside].mean((1, 2))
+    assert centres.min() < 0.42 < 0.58 < centres.max()
+
+
+def test_colour_changes_brightness_contrast_and_saturation() -> None:
+    """The exact inverse is known: grey images keep their hue, and each image has its own three factors."""
+    grey = torch.full((100, 3, 4, 4), 0.4)
+    got = Augmentation(colour=0.5)(grey, 0)
+    assert torch.allclose(got, got[:, :1, :1, :1].expand_as(got)), "one colour stays one colour, grey stays grey"
+    factors = got[:, 0, 0, 0] / 0.4
+    assert 0.5 <= factors.min() < 0.6 < 1.4 < factors.max() <= 1.5
+    halves = torch.cat([torch.full((100, 3, 2, 4), 0.4), torch.full((100, 3, 2, 4), 0.6)], 2)
+    seen = Augmentation(colour=0.5)(halves, 0)[:, 0]
+    contrast = (seen[:, 3, 0] - seen[:, 0, 0]) / seen.mean((1, 2)) / 0.4  # brightness cancels
+    assert 0.5 <= contrast.min() < 0.6 < 1.4 < contrast.max() <= 1.5
 
 
 def test_autoaugment_draws_a_sub_policy_an_image() -> None:
@@ -136,6 +168,7 @@ def test_augmentation_is_named() -> None:
     assert find_augmentation("off", data) is None
     assert find_augmentation("default", data) == Augmentation.default_for(data)
     assert find_augmentation("flip", data) == Augmentation(flip=True)
+    assert find_augmentation("zoom=0.6,colour=.4", data) == Augmentation(zoom=0.6, colour=0.4)
     assert find_augmentation("crop=2, flip,cutout=4,autoaugment=cifar10", data) == Augmentation(2, True, 4, "cifar10")
     own = find_augmentation("torch:zeros_like", data)
     images, _ = Batches(data, "train", 8, augment=own).get(0, 0)
@@ -144,7 +177,24 @@ def test_augmentation_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "none", "crop", "crop=-1", "crop=x", "flip=1", "crop=1,crop=2", "crop=9", "cutout=999999", "torch:pi"]
+    "text",
+    [
+        "zoom=0",
+        "zoom=2",
+        "zoom=x",
+        "colour=1.5",
+        "colour",
+        "",
+        "none",
+        "crop",
+        "crop=-1",
+        "crop=x",
+        "flip=1",
+        "crop=1,crop=2",
+        "crop=9",
+        "cutout=999999",
+        "torch:pi",
+    ],
 )
 def test_other_names_of_augmentations_are_refused(text: str) -> None:
     with pytest.raises(InputError):

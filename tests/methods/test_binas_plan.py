@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from archwright.costs.additive import counted_costs
-from archwright.methods.binas.plan import FEWEST_STEPS, STEP, default_minutes, growth, make_plan, wishes, worth
+from archwright.methods.binas.plan import FEWEST_STEPS, STEP, TRIED, default_minutes, growth, make_plan, wishes, worth
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.compact import Compact, CompactScale
 from binas_plans import PLAN, table_of
@@ -52,12 +52,13 @@ def every(problem: StagedProblem) -> StagedChoice:
 
 
 def test_the_time_is_shared_out_among_candidates_answers_and_the_plain_network() -> None:
-    plan = make_plan(100.0, 2, 3.0, 1.0, 4.0, 2.0)
-    assert 5 * plan.candidate_seconds(5) + 3 * plan.answer_seconds == pytest.approx(100.0)
-    assert plan.steps(plan.answer_seconds, 24.0) == 1000  # 25 s, a millisecond of which is for images
-    assert plan.plain_steps == 5000
+    plan = make_plan(125.0, 2, 3.0, 1.0, 4.0, 2.0)
+    assert 5 * plan.candidate_seconds(5) == pytest.approx(25.0)
+    assert plan.trunk_seconds == 2 * plan.growth_seconds == pytest.approx(40.0)  # trunk, plain network and one growth
+    assert plan.steps(plan.growth_seconds, 19.0) == 1000  # 20 s; of each step a millisecond is for images
+    assert plan.plain_steps == 8000
     assert plan.steps(1e-9, 10.0) == 1
-    assert plan.steps(plan.answer_seconds, plan.longest_step_ms) == FEWEST_STEPS
+    assert plan.steps(plan.trunk_seconds, plan.longest_step_ms) == FEWEST_STEPS
     assert make_plan(1e-3, 1, 1.0, 1.0, 1.0, 7.0).longest_step_ms == 7.0  # the quickest network is always looked at
 
 
@@ -72,9 +73,9 @@ def test_proposals_are_the_best_of_all_networks_within_the_limit_and_the_step(pr
     plain = (networks.configurations != 1).all((1, 2))
     limit = float(np.quantile(costs["latency_ms"], 0.4))
     plan = PLAN.model_copy(update={"least_step_ms": float(np.quantile(costs[STEP], 0.5))})
-    for number, wish in enumerate(wishes(SPACE, problem, plan)):
+    for (_, only_plain), wish in zip(TRIED, wishes(SPACE, problem, plan), strict=True):
         found = wish.within({"latency_ms": limit})
-        fits = (costs["latency_ms"] <= limit) & (costs[STEP] <= wish.step_ms) & (plain | (number % 2 == 1))
+        fits = (costs["latency_ms"] <= limit) & (costs[STEP] <= wish.step_ms) & (plain | (not only_plain))
         assert found.value == pytest.approx(values[fits].max())
         assert found.costs["latency_ms"] <= limit
         assert found.costs[STEP] <= wish.step_ms
@@ -93,8 +94,7 @@ def test_what_grows_contains_what_it_grew_from(problem: StagedProblem) -> None:
     values, costs = problem.evaluate(networks)
     contains = (networks.widths >= base.widths).all(1)
     contains &= (networks.configurations[:, :, 0] == 0).all(1)  # the base's blocks
-    plan = PLAN.model_copy(update={"least_step_ms": float(costs[STEP].max())})
     for share in (0.5, 0.8, 1.0):
         limit = float(np.quantile(costs["latency_ms"][contains], share))
-        found = growth(SPACE, problem, base, plan).within({"latency_ms": limit})
+        found = growth(SPACE, problem, base, float(costs[STEP].max())).within({"latency_ms": limit})
         assert found.value == pytest.approx(values[contains & (costs["latency_ms"] <= limit)].max())

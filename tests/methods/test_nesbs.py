@@ -14,8 +14,9 @@ import torch
 
 from archwright.ensembles import Ensemble
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods import nesbs
-from archwright.methods.nesbs import Nesbs, distinct, greedy, mean_loss
+from archwright.methods import nesbs_ensembles as ensembles
+from archwright.methods.nesbs import Nesbs
+from archwright.methods.nesbs_ensembles import distinct, greedy, mean_loss
 from archwright.models import load_classifier, load_model
 from archwright.report.page import run_page
 from archwright.runs.progress import Progress
@@ -83,8 +84,8 @@ def test_scores_are_those_of_the_averaged_predictions_and_a_member_is_evaluated_
     found: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     method, calls = again(found), []
-    real = nesbs.predict
-    monkeypatch.setattr(nesbs, "predict", lambda *given: calls.append(1) or real(*given))
+    real = ensembles.predict
+    monkeypatch.setattr(ensembles, "predict", lambda *given: calls.append(1) or real(*given))
     inherited, rng = method.inherited(), np.random.default_rng(0)
     cells = [NASBENCH201.sample(rng) for _ in range(3)]
     scores = [inherited.score(pair) for pair in itertools.combinations(cells, 2)]
@@ -100,7 +101,7 @@ def test_the_supernet_learns(found: Answer) -> None:
     """Shared weights after two epochs are better than initial ones."""
     method = again(found)
     inherited, cell = method.inherited(), NASBENCH201.parse(found.members[0].architecture)
-    fresh = nesbs.Inherited(method.fresh_supernet(), inherited.batches)
+    fresh = ensembles.Inherited(method.fresh_supernet(), inherited.batches)
     assert inherited.score([cell]).loss < fresh.score([cell]).loss
 
 
@@ -116,8 +117,8 @@ def test_every_sampler_gives_different_members(found: Answer, sampler: str) -> N
     method = again(found, sampler=sampler, size=3, candidates=1, pool=4)
     drawn = method.draw()
     assert len(distinct(NASBENCH201, map(NASBENCH201.parse, drawn.chosen.architectures), 9)) == 3
-    assert len(drawn.scored) == (len(nesbs.DELTAS) if sampler == "svgd-rd" else 1)
-    assert drawn.chosen.delta in (nesbs.DELTAS if sampler == "svgd-rd" else (None,))
+    assert len(drawn.scored) == (len(ensembles.DELTAS) if sampler == "svgd-rd" else 1)
+    assert drawn.chosen.delta in (ensembles.DELTAS if sampler == "svgd-rd" else (None,))
 
 
 def test_a_deep_ensemble_is_the_pool_s_best_several_times(found: Answer) -> None:
@@ -160,6 +161,48 @@ def test_limits_are_on_the_sum_of_the_members(found: Answer) -> None:
             again(found, {"params": 1.0}, sampler=sampler, candidates=1, pool=3).draw()
 
 
+def test_a_latency_limit_is_on_the_ensemble_as_one_network(found: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def timed(_: Nesbs, members: list[Any]) -> float:  # a convolution takes a ms, and joining members half a one
+        alone = sum(str(one).count("conv") for one in members)
+        return max(alone, 1.0) + 0.5 * (len(members) - 1)
+
+    monkeypatch.setattr(Nesbs, "_timed", timed)
+    drawn = again(found, {"latency_ms": 6.0}, sampler="uniform", candidates=8).draw()
+    sums = {tuple(one.architectures): sum(text.count("conv") for text in one.architectures) for one in drawn.scored}
+    assert max(sums.values()) <= 6
+    assert drawn.chosen.latency_ms is not None
+    assert drawn.chosen.latency_ms <= 6.0
+    kept = [one for one in drawn.scored if sums[tuple(one.architectures)] <= 5.5]
+    assert drawn.chosen.architectures == min(kept, key=lambda one: one.loss).architectures
+    again(found, {"latency_ms": 6.0}).check()
+    with pytest.raises(InfeasibleError, match="random members alone takes"):
+        again(found, {"latency_ms": 1.0}).check()
+    (found.folder / "items" / "latency.jsonl").unlink()
+
+
+def test_members_are_really_timed_and_only_once(found: Answer) -> None:
+    def drawn() -> Any:
+        return again(found, {"latency_ms": 1e6}, sampler="uniform", candidates=1).draw()
+
+    first, log = drawn(), found.folder / "items" / "latency.jsonl"
+    before = log.read_text()
+    assert first.chosen.latency_ms > 0
+    assert drawn() == first
+    assert log.read_text() == before
+    log.unlink()
+
+
+def test_optuna_looks_for_delta_and_asks_the_same_when_resumed(found: Answer) -> None:
+    def drawn() -> Any:
+        return again(found, delta_search="optuna", candidates=1, svgd_steps=20).draw()
+
+    first = drawn()
+    deltas = [one.delta for one in first.scored]
+    assert len(set(deltas)) == len(deltas) == len(ensembles.DELTAS)
+    assert all(-0.75 <= delta <= 1 for delta in deltas)
+    assert drawn() == first
+
+
 def test_particles_on_one_architecture_are_an_error_that_offers_delta(found: Answer) -> None:
     with pytest.raises(InputError, match=r"different architectures.*all fall on fewer.*Raise --delta"):
         again(found, temperature=1e-4, delta=-1.0, candidates=1).draw()
@@ -170,12 +213,13 @@ def test_particles_on_one_architecture_are_an_error_that_offers_delta(found: Ans
     [
         ({"size": 1}, "size"),
         ({"sampler": "nes-rs", "size": 4, "pool": 3}, "a pool at least as large"),
-        ({"limits": {"latency_ms": 3.0}}, "limits on params or macs"),
+        ({"limits": {"memory_bytes": 3.0}}, "limits on params, macs or latency_ms"),
         ({"benchmark": "nb201"}, "no benchmark"),
         ({"space": "mbconv"}, "a cell space"),
         ({"partial_channels": 3}, "divisible by 3"),
         ({"supernet": "nowhere"}, "a run with a trained supernet"),
         ({"delta": float("nan")}, "delta"),
+        ({"delta": 0.5, "delta_search": "optuna"}, "both"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_written(

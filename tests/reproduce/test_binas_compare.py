@@ -60,7 +60,7 @@ def test_every_arm_answers_every_limit_within_it_and_once(settings: Settings, mo
 
 def test_all_arms_have_the_same_seconds() -> None:
     plan = equal_time(PLAN, 120.0, 3)
-    assert 3 * plan.answer_seconds + 6 * plan.candidate_seconds(6) == pytest.approx(120.0)
+    assert plan.trunk_seconds + 2 * plan.growth_seconds + 6 * plan.candidate_seconds(6) == pytest.approx(120.0)
     assert plan.step_factor == PLAN.step_factor
 
 

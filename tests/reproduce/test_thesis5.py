@@ -8,10 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from archwright.errors import InputError
 from archwright.reproduce import thesis5
 from archwright.reproduce.base import Settings
+from archwright.spaces.nasbench201 import NASBENCH201
+
+CELL = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|none~0|avg_pool_3x3~1|nor_conv_3x3~2|"
 
 TINY = {
     "CHANNELS": 4, "IMAGE_SIZE": 8, "SUPERNET_EPOCHS": 1, "POSTERIOR_EPOCHS": 1, "FINAL_EPOCHS": 1, "SIZE": 2,
@@ -46,7 +50,8 @@ def test_figure_5_2_spreads_with_delta_and_collapses_below_minus_one(tmp_path: P
 
 def test_table_5_1_compares_ensembles_with_their_members(tiny: Settings) -> None:
     rows = {row.label: row.ours for row in thesis5.table_5_1(tiny).rows}
-    assert len(rows) == 15
+    assert len(rows) == 17
+    assert 0 <= rows["MC drop-path"] <= 100
     for label in thesis5.LABELS.values():
         assert 0 <= (rows[f"{label}, best member"] or 0) <= (rows[f"{label}, mean member"] or 0) <= 100
 
@@ -105,3 +110,14 @@ def test_figures_with_inherited_weights(tiny: Settings) -> None:
     deltas = thesis5.figure_5_7(tiny).rows
     assert [row.label for row in deltas][:2] == ["tau = 1 delta = -2", "tau = 1 delta = -1.5"]
     assert all(np.isfinite(row.ours or 0.0) for row in deltas)
+
+
+def test_a_pass_with_dropped_paths_is_another_network_and_leaves_the_model_as_it_was(tiny: Settings) -> None:
+    model = thesis5.Kept(tiny, 0).trained(NASBENCH201.parse(CELL), drop_path=0.5)
+    images = torch.randn(8, 1, 8, 8)
+    usual = model.probabilities(images)
+    first, second = (thesis5.stochastic_probabilities(model, [images], 0.5, seed) for seed in (0, 1))
+    assert not np.allclose(first, second)
+    assert np.array_equal(first, thesis5.stochastic_probabilities(model, [images], 0.5, 0))
+    assert np.allclose(thesis5.stochastic_probabilities(model, [images], 0.0, 0), usual.numpy(), atol=1e-6)
+    assert torch.equal(model.probabilities(images), usual)

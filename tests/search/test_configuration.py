@@ -85,7 +85,8 @@ def test_every_field_of_the_recipe_can_be_given(field: str) -> None:
 
 def test_drop_path_and_auxiliary_loss_need_a_network_that_has_them() -> None:
     for space, training, refused in (
-        ("nasbench201", {"drop_path": 0.2}, True),
+        ("compact", {"drop_path": 0.2}, True),
+        ("nasbench201", {"drop_path": 0.2}, False),
         ("darts", {"drop_path": 0.2}, False),
         ("darts", {"auxiliary_weight": 0.4}, True),
     ):

@@ -124,7 +124,7 @@ def _surroundings(study: CellStudy, network: nn.Module, data: ImageData) -> dict
     parts = list(_test_batches(study, data))
     images, labels = torch.cat([x for x, _ in parts]), torch.cat([y for _, y in parts])
     if not all(bool(weight.isfinite().all()) for weight in network.parameters()):
-        return {"share_under_double": None, "mean_variance": None, "sharpness": None}
+        return {"share_under_double": None, "variance_here": None, "median_variance": None, "sharpness": None}
     directions = random_directions(network, study.seed)
     found: dict[str, Json] = {}
     if study.grid:
@@ -142,7 +142,8 @@ def _surroundings(study: CellStudy, network: nn.Module, data: ImageData) -> dict
         steps = grid_steps(study.variance_grid, study.span)
         variance = variance_landscape(network, few_images, few_labels, directions, steps)
         found["variance"] = variance.to_json()
-        found["mean_variance"] = float(np.mean(variance.values))
+        found["variance_here"] = variance.centre
+        found["median_variance"] = float(np.median(variance.values))  # far from w it grows without bound
     curvature = largest_curvature(network, few_images, few_labels, seed=study.seed)
     found["sharpness"] = curvature if np.isfinite(curvature) else None
     return found

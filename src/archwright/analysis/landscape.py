@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Literal
 
 import numpy as np
@@ -118,6 +120,7 @@ def loss_landscape(
     norms: NormPolicy = "kept",
     losses: Loss = example_losses,
     batch: int = BATCH,
+    workers: int = 1,
     on_point: Callable[[], None] = lambda: None,
 ) -> Landscape:
     """Mean loss at every point of the grid ``steps`` x ``steps``.
@@ -131,26 +134,34 @@ def loss_landscape(
         norms: what batch norms do away from w.
         losses: of single examples.
         batch: images that go through the network at once.
+        workers: threads that share the rows of the grid, each with a copy of the network; give torch one thread each.
         on_point: called after every point.
     """
     _check_directions(network, directions)
-    moved, (first, second) = _prepared(network, directions, norms)
-    own = {name: weight.detach().clone() for name, weight in moved.named_parameters()}
-    weights = dict(moved.named_parameters())
+    prepared, (first, second) = _prepared(network, directions, norms)
     parts = [
         (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x, y)
         for x, y in zip(torch.split(images, batch), torch.split(labels, batch), strict=True)
     ]
-    found = np.empty((len(steps), len(steps)))
-    for i, a in enumerate(steps.tolist()):
+    own = {name: weight.detach() for name, weight in prepared.named_parameters()}
+    copies: SimpleQueue[nn.Module] = SimpleQueue()
+    for _ in range(workers):
+        copies.put(copy.deepcopy(prepared))
+
+    @torch.no_grad()  # a thread does not inherit it
+    def values(a: float) -> list[float]:
+        moved, found = copies.get(), []
         row = {name: own[name] + a * first[name] for name in own}
-        for j, b in enumerate(steps.tolist()):
-            for name, weight in weights.items():
+        for b in steps.tolist():
+            for name, weight in moved.named_parameters():
                 torch.add(row[name], second[name], alpha=b, out=weight.data)
-            total = sum(float(losses(moved(x), y).double().sum()) for x, y in parts)
-            found[i, j] = total / len(labels)
+            found.append(sum(float(losses(moved(x), y).double().sum()) for x, y in parts) / len(labels))
             on_point()
-    return _clipped(steps, found)
+        copies.put(moved)
+        return found
+
+    with ThreadPoolExecutor(workers) as pool:
+        return _clipped(steps, np.array(list(pool.map(values, steps.tolist()))))
 
 
 @torch.no_grad()

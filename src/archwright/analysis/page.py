@@ -168,7 +168,7 @@ def rows_of(found: Mapping[str, Json]) -> dict[str, list[str]]:
             put("mean test loss", f"{study['area']:.3f}")
             for key, head in (
                 ("sharpness", "largest curvature"),
-                ("mean_variance", "gradient variance"),
+                ("variance_here", "gradient variance"),
                 ("share_under_double", "share under twice the loss"),
             ):
                 value = study.get(key)

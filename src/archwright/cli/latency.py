@@ -14,8 +14,8 @@ CHOICE_1_3 = click.Choice(["1", "3"])
 
 
 @click.command("latency", epilog="Example: archwright latency --data folder:photos --threads 2")
-@click.option("--space", default="mbconv", show_default=True, help="Whose blocks to measure.")
-@click.option("--data", help="Take image size, channels and classes from these data.")
+@click.option("--space", default="compact", show_default=True, help="Whose blocks; mbconv for --plan paper.")
+@click.option("--data", help="Take image size, channels and classes from these data, as a search does.")
 @click.option("--image-size", type=PIXELS, default=32, show_default=True, help="Without --data: side of the images.")
 @click.option("--image-channels", type=CHOICE_1_3, default="3", show_default=True, help="Without --data.")
 @click.option("--classes", type=CLASSES, default=10, show_default=True, help="Without --data.")
@@ -103,4 +103,5 @@ def latency_command(
         click.echo(f"Median error on {validation_networks} other networks: {100 * correction.median_error:.1f} %.")
         assert correction.repeat_noise is not None
         click.echo(f"Two halves of the measurement of one differ by {100 * correction.repeat_noise:.1f} % (median).")
-    click.echo(f"Use it with: archwright search binas --latency-table {path}")
+    plan, images = " --plan paper" * (space == "mbconv"), "" if data is None else f" --data {data}"
+    click.echo(f"Use it with: archwright search binas{plan}{images} --latency-table {path}")

@@ -34,7 +34,13 @@ def cli(debug: bool) -> None:
     del debug  # read by Program, around every command
 
 
-cli.add_command(SearchGroup(name="search", help="Search for an architecture by one of the methods below."))
+cli.add_command(
+    SearchGroup(
+        name="search",
+        help="Search for an architecture by one of the methods below.",
+        epilog="Example: archwright search hnas --data folder:photos --minutes 30",
+    )
+)
 for command in (
     *listing.COMMANDS,
     analyze_command,
@@ -49,7 +55,7 @@ for command in (
     cli.add_command(command)
 
 
-@cli.group()
+@cli.group(epilog="Example: archwright runs show last")
 def runs() -> None:
     """List, show and resume runs."""
 

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from archwright.models import Prediction
 
 
-@click.command("predict", epilog="Example: archwright predict runs/NAME photos/ --csv answers.csv")
-@click.argument("model", type=click.Path(path_type=Path))
+@click.command("predict", epilog="Example: archwright predict last photos/ --csv answers.csv")
+@click.argument("model")
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--top", type=COUNT, default=3, show_default=True, help="Classes to show.")
 @click.option("--csv", "table", type=click.Path(path_type=Path), help="Write classes and probabilities to this file.")
 @click.option("--skip-bad", is_flag=True, help="Leave out unreadable images instead of stopping.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def predict_command(
-    model: Path, images: tuple[Path, ...], top: int, table: Path | None, skip_bad: bool, as_json: bool
+    model: str, images: tuple[Path, ...], top: int, table: Path | None, skip_bad: bool, as_json: bool
 ) -> None:
-    """Classify IMAGES (files, or folders of them) with MODEL (a .safetensors or .onnx file, or a run folder)."""
+    """Classify IMAGES (files, or folders of them) with MODEL: a .safetensors or .onnx file, a run, or 'last'."""
     from archwright.cli.view import print_json, show_predictions
     from archwright.data.folder import image_files
     from archwright.errors import InputError
@@ -37,7 +37,7 @@ def predict_command(
         check_writable(table)
     paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
     found: list[Prediction] = []
-    for one in load_classifier(model).predictions(paths, top=top):
+    for one in load_classifier(_place(model)).predictions(paths, top=top):
         if not isinstance(one, InputError):
             found.append(one)
         elif skip_bad:
@@ -53,6 +53,14 @@ def predict_command(
         show_predictions(found)
     else:
         say(f"{table}: {len(found)} images")
+
+
+def _place(model: str) -> Path:
+    """Where a model lies: a path as it is given, a run by its name, or the last run."""
+    from archwright.runs.run import find_run, runs_root
+
+    named = model == "last" or (runs_root() / model / "run.json").is_file()
+    return find_run(model).folder if named else Path(model)
 
 
 def _as_csv(predictions: list[Prediction]) -> str:

@@ -1,11 +1,14 @@
 """Random changes to a batch of training images, a function of a seed alone.
 
-Order: crop, flip, AutoAugment on pixels in [0, 1]; normalisation; then cutout, whose zeros are the mean pixel.
+Order: crop, zoom, flip, colour, AutoAugment on pixels in [0, 1]; normalisation; then cutout, whose zeros are the mean
+pixel.
 """
 
 from __future__ import annotations
 
+import math
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -22,8 +25,13 @@ from archwright.references import resolve
 if TYPE_CHECKING:
     from archwright.data.image_data import ImageData
 
+_NUMBER = re.compile(r"[0-9]{0,4}\.?[0-9]{1,6}")
 POLICIES = ("cifar10", "imagenet")
-FORMS = "default, off, MODULE:FUNCTION, or a list such as crop=4,flip,cutout=8,autoaugment=cifar10"
+FORMS = "default, off, MODULE:FUNCTION, or a list such as crop=4,flip,zoom=0.6,colour=0.4,cutout=8,autoaugment=cifar10"
+STRETCH = 0.15
+"""A zoomed window is wider or narrower than high by a factor of exp(0.15) at most."""
+BEYOND = 0.05
+"""A zoomed window may reach over the border by this part of the image's side, which is mirrored there."""
 
 
 def _unchanged(x: Tensor) -> Tensor:
@@ -39,16 +47,22 @@ class Augmentation:
         flip: mirror left and right with probability one half.
         cutout: side of a square set to zero at a random centre, clipped at the border; 0 for none.
         autoaugment: a policy found by AutoAugment, "cifar10" or "imagenet"; each image draws its own sub-policy.
+        zoom: show a random window, whose sides are so much of the image's or more, at the old size; 1 for none.
+        colour: change brightness, contrast and saturation by random factors of 1 - colour to 1 + colour; 0 for none.
     """
 
     crop: int = 0
     flip: bool = False
     cutout: int = 0
     autoaugment: str | None = None
+    zoom: float = 1.0
+    colour: float = 0.0
 
     def __post_init__(self) -> None:
         if self.crop < 0 or self.cutout < 0:
             raise InputError("crop and cutout of 0 or more pixels", f"{self.crop} and {self.cutout}")
+        if not 0 < self.zoom <= 1 or not 0 <= self.colour <= 1:
+            raise InputError("a zoom above 0 and up to 1 and a colour of 0 to 1", f"{self.zoom} and {self.colour}")
         if self.autoaugment is not None and self.autoaugment not in POLICIES:
             raise unknown_name("policy", self.autoaugment, POLICIES)
 
@@ -61,9 +75,13 @@ class Augmentation:
         x = unit
         if self.crop:
             x = _random_crop(x, self.crop, generator)
+        if self.zoom < 1:
+            x = _random_window(x, self.zoom, generator)
         if self.flip:
             mirrored = torch.rand(len(x), generator=generator) < 0.5
             x = torch.where(mirrored.view(-1, 1, 1, 1).to(x.device), x.flip(3), x)
+        if self.colour:
+            x = _recoloured(x, self.colour, generator)
         if self.autoaugment:
             x = _autoaugment(x, self.autoaugment, generator)
         x = normalise(x)
@@ -91,9 +109,13 @@ class Augmentation:
         for item in text.split(","):
             key, equals, value = (word.strip() for word in item.partition("="))
             known = {"crop": value.isdecimal(), "cutout": value.isdecimal(), "autoaugment": bool(value)}
+            known |= dict.fromkeys(("zoom", "colour"), bool(_NUMBER.fullmatch(value)))
             if not known.get(key, key == "flip" and not equals) or key in values:
                 raise InputError(f"augmentation as {FORMS}", repr(text))
-            values[key] = True if key == "flip" else int(value) if value.isdecimal() else value
+            if key in ("zoom", "colour"):
+                values[key] = float(value)
+            else:
+                values[key] = True if key == "flip" else int(value) if value.isdecimal() else value
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -166,6 +188,27 @@ def _random_crop(x: Tensor, padding: int, generator: torch.Generator) -> Tensor:
         functional.pad(x, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     )  # (n, C, top, left, H, W), a view
     return windows[torch.arange(len(x), device=x.device), :, top, left]
+
+
+def _random_window(x: Tensor, least: float, generator: torch.Generator) -> Tensor:
+    """A window of each image, at a random place and of ``least`` to 1 of its sides, at the old size (bilinear)."""
+    share, stretch, across, down = torch.rand(4, len(x), generator=generator)
+    side = torch.exp(math.log(least) * share)
+    width, height = side * torch.exp(STRETCH * (2 * stretch - 1)), side
+    room = 1 - side + 2 * BEYOND  # of the centre, where the image goes from -1 to 1
+    place = torch.zeros(len(x), 2, 3)
+    place[:, 0, 0], place[:, 0, 2] = width, (2 * across - 1) * room
+    place[:, 1, 1], place[:, 1, 2] = height, (2 * down - 1) * room
+    grid = functional.affine_grid(place, list(x.shape), align_corners=False).to(x.device)
+    return functional.grid_sample(x, grid, padding_mode="reflection", align_corners=False).clamp(0, 1)
+
+
+def _recoloured(x: Tensor, most: float, generator: torch.Generator) -> Tensor:
+    """Brightness, contrast (around the image's mean) and saturation (around its grey) times random factors."""
+    factors = 1 + most * (2 * torch.rand(3, len(x), 1, 1, 1, generator=generator) - 1).to(x.device)
+    x = x * factors[0]
+    x = torch.lerp(x.mean((1, 2, 3), keepdim=True), x, factors[1])
+    return torch.lerp(x.mean(1, keepdim=True), x, factors[2]).clamp(0, 1)
 
 
 def _cutout(x: Tensor, side: int, generator: torch.Generator) -> Tensor:

@@ -17,10 +17,9 @@ architectures (also up to isomorphism) but for ``deep``; draws that repeat one a
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -28,42 +27,38 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
 from archwright.costs.limits import check_reachable, met
+from archwright.costs.measure import Timing, measure
 from archwright.data import Batches
-from archwright.ensembles import Mean
+from archwright.ensembles import Averaged, Mean
 from archwright.errors import InfeasibleError, InputError
-from archwright.runs.checkpoints import Checkpoints
+from archwright.methods.nesbs_ensembles import DELTAS, EnsembleSearch, Inherited, Scored
+from archwright.runs.run import ItemLog
 from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import AbsolutePath
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import keep_ensemble, train_answer
 from archwright.search.method import Method, Options, Stage
 from archwright.search.values import StageResult, Trained
-from archwright.solvers.svgd import Floats, average_test_error, ensemble_error, pairwise_disagreement
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.spaces.topology import topology_json
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
-from archwright.supernets.measure import BATCH, predict
 from archwright.supernets.posterior import Posterior, Sampler, fit_step
 from archwright.training import Position, Stateful, Step, drive
 from archwright.training.schedule import make_schedule
 
 SHARE = 0.7
 """Part of the training images that the supernet is trained on; the posterior is fitted to the rest."""
-DELTAS = (-0.75, -0.5, 0.0, 0.5, 1.0)
-"""Grid of delta; at -1 particles climb to the same mode, and below, where the thesis goes, they attract each other."""
 POSTERIOR_EPOCHS, POSTERIOR_STEPS = 20, 500
 """The thesis' 20 epochs are some 2,300 steps on CIFAR-10; few images need more epochs for alpha to move at all."""
 SCORED_BATCH = 256
-KEPT_SECONDS = 30.0
-"""Least time between two savings of predictions."""
-TRIES = {"svgd-rd": 20}
-MOST_TRIES = 500
-"""How many ensembles are drawn for one that can be used; SVGD-RD takes longer than a draw."""
+TIMING = Timing(warm_up=2, repeats=10)
+SAMPLED = 500
+"""Random architectures among which the lightest is taken to judge a latency limit."""
 
 SamplerName = Literal["svgd-rd", "mc", "uniform", "nes-rs", "deep"]
 
@@ -76,7 +71,10 @@ class NesbsOptions(Options):
         "svgd-rd", description="how ensembles are drawn: svgd-rd, mc, uniform, nes-rs or deep (one, n times)"
     )
     candidates: int = Field(5, ge=1, description="T, ensembles that are scored (svgd-rd: for each delta)")
-    delta: float | None = Field(None, description="diversity of svgd-rd; by default the best of -0.75, -0.5, 0, 0.5, 1")
+    delta: float | None = Field(None, description="diversity of svgd-rd; by default it is searched for")
+    delta_search: Literal["grid", "optuna"] = Field(
+        "grid", description="how: T ensembles at each of -0.75, -0.5, 0, 0.5, 1, or as many by Optuna in between"
+    )
     svgd_steps: int = Field(1000, ge=1, description="L, iterations of svgd-rd")
     temperature: float = Field(1.0, gt=0, description="tau of the posterior's softmax when ensembles are drawn")
     pool: int = Field(12, ge=2, description="random architectures that nes-rs and deep choose from")
@@ -115,17 +113,6 @@ class PosteriorResult(StageResult):
     divergence: float
 
 
-class Scored(StageResult):
-    """An ensemble with inherited weights on the validation images: mean cross entropy, and percents."""
-
-    architectures: list[str]
-    delta: float | None
-    loss: float
-    error: float
-    ate: float
-    ppd: float
-
-
 class Drawn(StageResult):
     """The chosen ensemble, all that were scored, how many networks that took and how many draws were left out."""
 
@@ -136,83 +123,6 @@ class Drawn(StageResult):
     accuracy_on: str
 
 
-# --- scores with inherited weights -----------------------------------------------------------------------------------
-
-
-@dataclass
-class Inherited:
-    """Class probabilities (images, classes) of architectures with the supernet's weights, each computed once.
-
-    Attributes:
-        supernet: trained.
-        batches: what to predict, the same whenever iterated over.
-        seen: called after each network.
-        store: where predictions are kept in case of a kill.
-    """
-
-    supernet: CellSupernet
-    batches: Batches
-    seen: Callable[[], None] = lambda: None
-    store: Checkpoints | None = None
-
-    def __post_init__(self) -> None:
-        kept = self.store.latest() if self.store is not None else None
-        self.known: dict[str, Floats] = {} if kept is None else kept[1]
-        self._saved = time.monotonic()
-
-    @cached_property
-    def labels(self) -> NDArray[np.int64]:
-        """Of the images, (images,)."""
-        return np.concatenate([labels.cpu().numpy() for _, labels in self.batches])
-
-    def of(self, architecture: Architecture) -> Floats:
-        """Probabilities of one."""
-        text = str(architecture)
-        if text not in self.known:
-            weights = self.supernet.one_hot(architecture, self.batches.device)
-            self.known[text] = predict(self.supernet, weights, self.batches, BATCH)
-            if self.store is not None and time.monotonic() - self._saved > KEPT_SECONDS:
-                self.store.save(len(self.known), self.known)
-                self._saved = time.monotonic()
-            self.seen()
-        return self.known[text]
-
-    def score(self, members: Sequence[Architecture], delta: float | None = None) -> Scored:
-        """An ensemble by the mean of its members' probabilities."""
-        parts = [self.of(member) for member in members]
-        return Scored(
-            architectures=[str(member) for member in members],
-            delta=delta,
-            loss=mean_loss(parts, self.labels),
-            error=ensemble_error(parts, self.labels),
-            ate=average_test_error(parts, self.labels),
-            ppd=pairwise_disagreement(parts),
-        )
-
-
-def mean_loss(probabilities: Sequence[Floats], labels: NDArray[np.int64]) -> float:
-    """Cross entropy of the members' mean, each (images, classes)."""
-    mean = np.mean(np.stack(probabilities), axis=0)[np.arange(len(labels)), labels]
-    return float(-np.log(np.maximum(mean, 1e-12)).mean())
-
-
-def greedy(
-    pool: Sequence[Architecture], size: int, loss: Callable[[list[Architecture]], float]
-) -> list[Architecture] | None:
-    """NES-RS' forward selection without replacement: always the one that lowers the loss of the ensemble most.
-
-    ``loss`` is infinite for what must not be; None where the pool has no ``size`` members that go together.
-    """
-    chosen: list[Architecture] = []
-    while len(chosen) < size:
-        rest = [one for one in pool if one not in chosen]
-        losses = [loss([*chosen, one]) for one in rest]
-        if not rest or not np.isfinite(min(losses)):
-            return None
-        chosen.append(rest[int(np.argmin(losses))])
-    return chosen
-
-
 # --- the method ------------------------------------------------------------------------------------------------------
 
 
@@ -221,6 +131,7 @@ class Nesbs(Method):
 
     name = "nesbs"
     Options: ClassVar[type[Options]] = NesbsOptions
+    measures_latency = True
     options: NesbsOptions
 
     def check(self) -> None:
@@ -228,9 +139,11 @@ class Nesbs(Method):
         configuration, o = self.context.configuration, self.options
         if configuration.data is None or configuration.benchmark is not None:
             raise InputError("images (--data) and no benchmark for the method 'nesbs'", "no table knows ensembles")
-        other = sorted(set(configuration.limits) - {"params", "macs"})
+        other = sorted(set(configuration.limits) - {"params", "macs", "latency_ms"})
         if other:
-            raise InputError("limits on params or macs with the method 'nesbs'", ", ".join(other))
+            raise InputError("limits on params, macs or latency_ms with the method 'nesbs'", ", ".join(other))
+        if o.delta is not None and o.delta_search == "optuna":
+            raise InputError("--delta or --delta-search optuna", "both", "Leave one out.")
         super().check()
         if o.size > self.space.size:
             raise InputError(f"at most {self.space.size} members, all different", f"--size {o.size}", "Lower the size.")
@@ -244,15 +157,25 @@ class Nesbs(Method):
 
     def _check_sum(self) -> None:
         """Limits are on the sum of the members: the least of them must fit ``size`` times."""
-        limits, task = self.context.configuration.single_limits, self.context.task
-        each = {name: limit / self.options.size for name, limit in limits.items()}
+        task, rng = self.context.task, self.context.rng("limits")
+        each = {name: limit / self.options.size for name, limit in self.context.configuration.single_limits.items()}
+        latency = each.pop("latency_ms", None)
         if each:
             try:
-                check_reachable(self.space, lambda one: task.costs(one, each), [each], self.context.rng("limits"))
+                check_reachable(self.space, lambda one: task.costs(one, each), [each], rng)
             except InfeasibleError as error:
                 raise InfeasibleError(
                     f"{error} (One of {self.options.size} members; limits are on their sum.)"
                 ) from error
+        if latency is not None:
+            drawn = [one for one in (self.space.sample(rng) for _ in range(SAMPLED)) if self.space.is_connected(one)]
+            least = self._timed([min(drawn, key=lambda one: task.costs(one, ("macs",))["macs"])])
+            if least > latency:
+                raise InfeasibleError(
+                    f"no ensemble of {self.options.size} meets latency_ms <= {latency * self.options.size:.6g}: the "
+                    f"lightest of {len(drawn)} random members alone takes {least:.3g} ms here. Raise the limit, or "
+                    "lower --size, --channels or --cells."
+                )
 
     def estimate_seconds(self) -> float:
         """Supernet, posterior (which runs all operations) and members, from a few timed steps of one network."""
@@ -445,7 +368,7 @@ class Nesbs(Method):
             search = EnsembleSearch(self, inherited)
             found = search.from_pool() if o.sampler in ("nes-rs", "deep") else search.from_sampler()
         return Drawn(
-            chosen=min(found, key=lambda one: one.loss),
+            chosen=self._chosen(found),
             scored=found,
             evaluations=len(inherited.known),
             left_out=search.left_out,
@@ -459,10 +382,47 @@ class Nesbs(Method):
         return o.pool if o.sampler in ("nes-rs", "deep") else o.candidates * o.size * deltas
 
     def fits(self, members: Sequence[Architecture]) -> bool:
-        """Whether the sum of the members' costs is within the limits."""
-        limits, task = self.context.configuration.single_limits, self.context.task
+        """Whether the sum of the members' costs is within the limits; latencies are timed last."""
+        limits, task = dict(self.context.configuration.single_limits), self.context.task
+        latency = limits.pop("latency_ms", None)
         costs = [task.costs(one, limits) for one in members] if limits else []
-        return not limits or met(limits, {name: sum(cost[name] for cost in costs) for name in limits})
+        if limits and not met(limits, {name: sum(cost[name] for cost in costs) for name in limits}):
+            return False
+        return latency is None or sum(self.latency([one]) for one in members) <= latency
+
+    def _chosen(self, scored: Sequence[Scored]) -> Scored:
+        """The one of least loss; under a latency limit, of those that keep it as one network."""
+        limit = self.context.configuration.single_limits.get("latency_ms")
+        by_loss = sorted(scored, key=attrgetter("loss"))
+        if limit is None:
+            return by_loss[0]
+        times = []
+        for one in by_loss:
+            times.append(self.latency([self.space.parse(text) for text in one.architectures]))
+            if times[-1] <= limit:
+                return one.model_copy(update={"latency_ms": times[-1]})
+        raise InfeasibleError(
+            f"none of {len(scored)} scored ensembles meets latency_ms <= {limit:g} as one network; the quickest takes "
+            f"{min(times):.3g} ms, more than its members one by one. Raise the limit."
+        )
+
+    def latency(self, members: Sequence[Architecture]) -> float:
+        """Milliseconds of the members as one network, timed here once and kept in the run."""
+        key = " ".join(str(self.space.canonical(one)) for one in members)
+        if key not in self._latencies.done:
+            self._latencies.record(key, self._timed(members))
+        return float(self._latencies.done[key])
+
+    @cached_property
+    def _latencies(self) -> ItemLog:
+        return self.context.run.items("latency")
+
+    def _timed(self, members: Sequence[Architecture]) -> float:
+        """The same of untrained weights, whose values do not change the time."""
+        scale = self.context.task.scale
+        networks: list[nn.Module] = [self.space.build(one, scale) for one in members]
+        network = networks[0] if len(networks) == 1 else Averaged(networks, self.options.mean)
+        return measure(network, (scale.image_channels, scale.image_size, scale.image_size), TIMING).median_ms
 
     # --- the members ---
 
@@ -494,6 +454,8 @@ class Nesbs(Method):
             search_accuracy_on=drawn.accuracy_on,
             params=report.params,
             macs=report.macs,
+            latency_ms=chosen.latency_ms,
+            limits=self.context.configuration.single_limits or None,
             details=report.to_dict(),
             **trained.model_dump(),
         )
@@ -517,93 +479,3 @@ def descend(
     loss.backward()  # type: ignore[no-untyped-call]
     sgd.step()
     return loss.detach()
-
-
-class EnsembleSearch:
-    """Draws ensembles for a method and scores them with inherited weights."""
-
-    def __init__(self, method: Nesbs, inherited: Inherited) -> None:
-        self.method, self.inherited, self.options = method, inherited, method.options
-        self.left_out = 0
-        self.over_limits = 0
-
-    def from_sampler(self) -> list[Scored]:
-        """T ensembles (for each delta)."""
-        o, sampler = self.options, self.method.sampler()
-        grid: tuple[float | None, ...] = (None,)
-        if o.sampler == "svgd-rd":
-            grid = DELTAS if o.delta is None else (o.delta,)
-        found = []
-        for number, delta in enumerate(grid):
-            for candidate in range(o.candidates):
-                self.method.context.stop.check()
-                members = self._one(sampler, delta, (number, candidate))
-                if members is not None:
-                    found.append(self.inherited.score(members, delta))
-        if not found:
-            raise self._nothing()
-        return found
-
-    def _one(self, sampler: Sampler, delta: float | None, place: tuple[int, int]) -> list[Architecture] | None:
-        """The first drawn ensemble of different members within the limits."""
-        o = self.options
-        for attempt in range(TRIES.get(o.sampler, MOST_TRIES)):
-            rng = self.method.context.rng("ensemble", *place, attempt)
-            if delta is None:
-                members = distinct(self.method.space, (sampler.monte_carlo(rng) for _ in range(MOST_TRIES)), o.size)
-            else:
-                drawn = sampler.particles(o.size, rng, delta=delta, steps=o.svgd_steps)
-                members = distinct(self.method.space, iter(drawn), o.size)
-            if len(members) == o.size and self.method.fits(members):
-                return members
-            self.over_limits += len(members) == o.size
-            self.left_out += 1
-        return None
-
-    def _nothing(self) -> Exception:
-        if self.over_limits:
-            limits = self.method.limits
-            return InfeasibleError(
-                f"none of {self.left_out} drawn ensembles of {self.options.size} meets {limits} in the sum of its "
-                "members. Raise the limit, or lower --size."
-            )
-        return InputError(
-            f"ensembles of {self.options.size} different architectures",
-            f"draws that all fall on fewer ({self.left_out} tried)",
-            "Raise --delta (above -1 particles repel each other) or --temperature, or lower --size.",
-        )
-
-    def from_pool(self) -> list[Scored]:
-        """NES-RS' ensemble, or the pool's best architecture n times."""
-        o, method = self.options, self.method
-        rng, uniform = method.context.rng("pool"), Sampler(method.space)
-        pool = distinct(method.space, (uniform.monte_carlo(rng) for _ in range(MOST_TRIES * o.pool)), o.pool)
-        if o.sampler == "deep":
-            alone = [[one] * o.size for one in pool if method.fits([one] * o.size)]
-            return [self.inherited.score(one) for one in alone] or self._refuse()
-
-        def loss(members: list[Architecture]) -> float:
-            if not method.fits(members):
-                self.over_limits += 1
-                return float("inf")
-            return mean_loss([self.inherited.of(one) for one in members], self.inherited.labels)
-
-        chosen = greedy(pool, o.size, loss)
-        return self._refuse() if chosen is None else [self.inherited.score(chosen)]
-
-    def _refuse(self) -> list[Scored]:
-        limits, size = self.method.limits, self.options.size
-        raise InfeasibleError(
-            f"no ensemble of {size} out of a pool of {self.options.pool} meets {limits} in the sum of its members. "
-            "Raise the limit or --pool, or lower --size."
-        )
-
-
-def distinct(space: CellSpace[Any], drawn: Iterator[Architecture], count: int) -> list[Architecture]:
-    """The first ``count`` that differ also up to isomorphism; fewer where ``drawn`` has no more."""
-    found: dict[str, Architecture] = {}
-    for one in drawn:
-        found.setdefault(str(space.canonical(one)), one)
-        if len(found) == count:
-            break
-    return list(found.values())

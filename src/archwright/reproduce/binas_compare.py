@@ -30,7 +30,7 @@ from archwright.errors import InfeasibleError, unknown_name
 from archwright.execution.base import Item, run_items
 from archwright.methods.binas.fast import FastPlan
 from archwright.methods.binas.method import Binas
-from archwright.methods.binas.plan import CANDIDATE_SHARE, STEP, Plan
+from archwright.methods.binas.plan import CANDIDATE_SHARE, STEP, TRUNK_PARTS, Plan, candidates
 from archwright.methods.binas.tables import TableResult
 from archwright.methods.binas.trunk import Trunk
 from archwright.reproduce.base import Outcome, Row, Settings, needs
@@ -147,16 +147,16 @@ def prepared(folder: Path, bench: Bench) -> Path:
         run.finish_stage("table", method.tables.make().model_dump(mode="json"))
     if run.stage_result("plan") is None:
         shared = equal_time(plan.make(), bench.seconds, len(TIMES_PLAIN))
+        (folder / "items" / "proposals.jsonl").unlink(missing_ok=True)  # they are of the plan before it was made equal
         run.finish_stage("plan", shared.model_dump(mode="json"))
     return folder
 
 
 def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
     """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
-    answers = (1 - CANDIDATE_SHARE) * seconds
-    return plan.model_copy(
-        update={"seconds": seconds, "candidates": max(2, round(6 / limits)), "answer_seconds": answers / limits}
-    )
+    part = (1 - CANDIDATE_SHARE) * seconds / (TRUNK_PARTS + limits - 1)
+    shares = {"trunk_seconds": TRUNK_PARTS * part, "growth_seconds": part}
+    return plan.model_copy(update={"seconds": seconds, "candidates": candidates(limits), **shares})
 
 
 def limits_of(plan_run: Path) -> list[float]:
@@ -297,8 +297,8 @@ class Others:
         if "plain" not in self.log.done:
             data, context = self.method.context.task.data, self.method.context
             steps = max(1, round(1000 * self.seconds / self.fast.plan.plain_step_ms))
-            augment, seed = context.task.augmentation(), context.configuration.seed
-            plain = PlainTraining(self.fast.recipe, steps, augment, seed, context.device.name, stop=self.stop)
+            seed = context.configuration.seed
+            plain = PlainTraining(self.fast.recipe, steps, self.fast.augment, seed, context.device.name, stop=self.stop)
             self.log.record("plain", train_plain(data, plain)["accuracy"])
         return float(self.log.done["plain"])
 

@@ -295,9 +295,10 @@ def figure_4_6(settings: Settings) -> Outcome:
 def figure_4_7(settings: Settings) -> Outcome:
     """Gradient variance around the end weights of the same networks."""
     found = family_studies(settings)
-    rows = _rows(found, {"mean_variance": "mean over the grid"})
+    rows = _rows(found, {"variance_here": "variance at the end weights", "median_variance": "median over the grid"})
     notes = [
-        _agreement(found, "mean_variance", "the gradient's variance"),
+        _agreement(found, "variance_here", "the gradient's variance at the end weights"),
+        _agreement(found, "median_variance", "its median over the grid"),
         f"{VARIANCE_GRID} x {VARIANCE_GRID} points, gradients of 128 single images; the plot shows the square root.",
         settings.images_note(),
     ]

@@ -23,7 +23,8 @@ from scipy.stats import pearsonr, spearmanr
 from archwright.analysis.robustness import attack_and_defend, require_toolbox
 from archwright.data import Batches
 from archwright.ensembles import Ensemble, EnsembleReport
-from archwright.methods.nesbs import DELTAS, Inherited, Nesbs, distinct, greedy, mean_loss
+from archwright.methods.nesbs import Nesbs
+from archwright.methods.nesbs_ensembles import DELTAS, Inherited, distinct, greedy, mean_loss
 from archwright.models import Model, load_member
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.run import Run
@@ -31,7 +32,8 @@ from archwright.runs.stop import Stop
 from archwright.search.engine import reopened, resume, search
 from archwright.search.final import train_answer
 from archwright.solvers.svgd import Floats, ensemble_error, figure_5_2_target, mean_pairwise_distance, sample
-from archwright.spaces.base import Architecture
+from archwright.spaces.base import Architecture, Network
+from archwright.spaces.operations import DropPath
 from archwright.supernets.posterior import Sampler
 
 CHANNELS, CELLS, IMAGE_SIZE = 8, 1, 16
@@ -53,6 +55,7 @@ LABELS = {
     "mc": "NESBS (MC)",
     "svgd-rd": "NESBS (SVGD-RD)",
 }
+DROP_PATH = 0.2
 TABLE_5_1 = {"deep": 5.75, "nes-rs": 5.83, "mc": 5.76, "svgd-rd": 5.92}
 TABLE_5_4 = {
     "nes-rs": {"fgsm": (79.19, 89.32), "pgd-40": (65.59, 85.22), "cw": (37.20, 86.75), "autoattack": (35.00, 53.80)},
@@ -114,8 +117,8 @@ class Kept:
             search("nesbs", run=folder, progress=self.settings.progress, **self.asked)
         return folder
 
-    def method(self, **options: Any) -> Nesbs:
-        """The search on this supernet with other options."""
+    def method(self, training: dict[str, float] | None = None, **options: Any) -> Nesbs:
+        """The search on this supernet with other options, and other fields of the recipe."""
         run = Run.open(self.folder)
         changed = {
             **run.configuration["options"],
@@ -124,7 +127,8 @@ class Kept:
             "svgd_steps": STEPS,
             **options,
         }
-        method = reopened(run, Stop(), self.settings.progress, options=changed)
+        recipe = {"training": training} if training else {}
+        method = reopened(run, Stop(), self.settings.progress, options=changed, **recipe)
         assert isinstance(method, Nesbs)
         return method
 
@@ -133,10 +137,11 @@ class Kept:
         method = self.method(sampler=sampler, size=SIZE)
         return [method.space.parse(text) for text in method.draw().chosen.architectures]
 
-    def trained(self, architecture: Architecture, number: int = 0) -> Model:
+    def trained(self, architecture: Architecture, number: int = 0, drop_path: float = 0.0) -> Model:
         """A network trained from scratch, kept; ``number`` tells several of one architecture apart."""
-        context = self.method().context
-        key = hashlib.sha256(f"{architecture} {number}".encode()).hexdigest()[:16]
+        context = self.method(training={"drop_path": drop_path} if drop_path else None).context
+        dropped = f" drop-path {drop_path}" if drop_path else ""
+        key = hashlib.sha256(f"{architecture} {number}{dropped}".encode()).hexdigest()[:16]
         path = context.run.artifact(f"members/{key}.safetensors")
         if not path.is_file():
             seed = int(context.rng("kept member", int(key[:8], 16)).integers(2**31))
@@ -152,6 +157,19 @@ class Kept:
             members.append(self.trained(architecture, seen.count(architecture)))
             seen.append(architecture)
         return Ensemble(tuple(members))
+
+    def dropped_paths(self) -> tuple[float, float]:
+        """Test errors of MC drop-path: the deep ensemble's architecture, paths dropped in training and when it answers.
+
+        The mean of ``SIZE`` passes with random paths dropped, and the network without dropping, as usual.
+        """
+        model = self.trained(self.chosen("deep")[0], drop_path=DROP_PATH)
+        data = self.method().context.task.data
+        batches = list(Batches(data, "test", 256, shuffle=False, drop_last=False))
+        labels = np.concatenate([y.numpy() for _, y in batches])
+        passes = [stochastic_probabilities(model, [x for x, _ in batches], DROP_PATH, k) for k in range(SIZE)]
+        usual = np.concatenate([model.probabilities(x).numpy() for x, _ in batches]).astype(np.float64)
+        return ensemble_error(passes, labels), ensemble_error([usual], labels)
 
     def report(self, ensemble: Ensemble) -> EnsembleReport:
         """On the test images."""
@@ -171,6 +189,25 @@ def over_seeds(settings: Settings, samplers: Sequence[str]) -> tuple[int, dict[s
     return seeds, found
 
 
+@torch.no_grad()
+def stochastic_probabilities(model: Model, images: Sequence[torch.Tensor], drop_path: float, seed: int) -> Floats:
+    """Class probabilities (n, classes) of one pass in which each image drops paths at random, norms as in use."""
+    network = model.network.eval()
+    assert isinstance(network, Network)
+    network.drop_path = drop_path
+    dropping = [module for module in network.modules() if isinstance(module, DropPath)]
+    try:
+        for module in dropping:
+            module.train()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            parts = [torch.softmax(network(x), dim=1).numpy() for x in images]
+    finally:
+        network.drop_path = 0.0
+        network.eval()
+    return np.concatenate(parts).astype(np.float64)
+
+
 NOTE_PAPER = "the thesis trains full-size networks (DARTS or NAS-Bench-201) on all of CIFAR-10 on a GPU"
 
 
@@ -186,7 +223,11 @@ def table_5_1(settings: Settings) -> Outcome:
         rows.append(Row.of(f"{LABELS[sampler]}, mean member", "test error %", None, [one.ate for one in reports]))
         best = [min(one.member_errors) for one in reports]
         rows.append(Row.of(f"{LABELS[sampler]}, best member", "test error %", None, best))
+    dropped = [Kept(settings, seed).dropped_paths() for seed in range(seeds)]
+    rows.append(Row.of("MC drop-path", "test error %", None, [one for one, _ in dropped]))
+    rows.append(Row.of("MC drop-path, nothing dropped", "test error %", None, [one for _, one in dropped]))
     notes = [
+        f"MC drop-path: DeepEns' architecture trained once with paths dropped at {DROP_PATH:g}, {SIZE} passes averaged",
         settings.images_note(),
         NOTE_PAPER,
         f"NES-RS and DeepEns choose from a pool of {POOL} by inherited weights",
@@ -204,7 +245,7 @@ def table_5_5(settings: Settings) -> Outcome:
         rows.append(Row.of(f"{LABELS[sampler]} ATE", "%", ate, [one.ate for one in reports]))
         rows.append(Row.of(f"{LABELS[sampler]} PPD", "%", ppd, [one.ppd for one in reports]))
         rows.append(Row.of(f"{LABELS[sampler]} ECE", "%", None, [one.ece for one in reports]))
-    notes = [settings.images_note(), NOTE_PAPER, "MC drop-path is not implemented", "the thesis gives no ECE"]
+    notes = [settings.images_note(), NOTE_PAPER, "the thesis gives no ECE"]
     return Outcome(scale_text(seeds), rows, notes)
 
 

@@ -77,7 +77,7 @@ class Configuration(BaseModel):
     space: Own = Field(
         "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
     )
-    data: Source = Field(None, description="data set: digits, cifar10, folder:PATH, npz:PATH, ...")
+    data: Source = Field(None, description="images: folder:PATH, npz:PATH, or a name as digits or cifar10")
     benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
     dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
     evaluate: Own | None = Field(
@@ -105,7 +105,7 @@ class Configuration(BaseModel):
         None, description="shares of train, validation and test, as 70,15,15; without those that the data name"
     )
     augment: Own = Field(
-        "default", description="of training images: default, off, a list as crop=4,flip,cutout=8, or MODULE:FUNCTION"
+        "default", description="of training images: default, off, a list as crop=4,flip,zoom=0.6, or MODULE:FUNCTION"
     )
     image_size: int | None = Field(None, ge=1, le=MOST_PIXELS, description="side images are resized to")
     recipe: str = Field("short", description="training recipe of one evaluation: short, nasbench201 or darts")

@@ -98,6 +98,8 @@ class Method(ABC):
     """The space of a search that names none."""
     evaluates: ClassVar[bool] = False
     """Whether it asks for accuracies of architectures, so that a user's own function can give them."""
+    measures_latency: ClassVar[bool] = False
+    """Whether it times networks on this machine itself, so that a latency limit needs no table."""
     redone_for_limits: ClassVar[tuple[str, ...]] = ()
     """Stages that a finished run does again when it is asked for further limits; empty where it cannot be."""
     redone_for_latency: ClassVar[tuple[str, ...]] = ()
@@ -127,7 +129,7 @@ class Method(ABC):
             task.check_recipe()
         if c.onnx and not has_onnx():
             raise missing_extra("onnx", "onnx", "writing ONNX files")
-        task.check_limits(context.rng("limits"))
+        task.check_limits(context.rng("limits"), ("latency_ms",) if self.measures_latency else ())
 
     def check_own(self) -> None:
         """Refuse objects of the user that this method has no use for, or that cannot be used."""

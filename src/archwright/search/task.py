@@ -205,9 +205,12 @@ class Task:
         limits = self.configuration.single_limits
         return not limits or met(limits, self.costs(architecture, limits))
 
-    def check_limits(self, rng: np.random.Generator) -> None:
-        """Refuse limits on what nobody counts, and limits that no architecture meets; ``rng`` draws some to look at."""
-        limits = self.configuration.single_limits
+    def check_limits(self, rng: np.random.Generator, measured: Collection[str] = ()) -> None:
+        """Refuse limits on what nobody counts, and limits that no architecture meets; ``rng`` draws some to look at.
+
+        Resources that are ``measured`` on whole networks are the method's own to check.
+        """
+        limits = {name: limit for name, limit in self.configuration.single_limits.items() if name not in measured}
         if limits:
             self._check_limit_names(limits)
             check_reachable(self.space, lambda one: self.costs(one, limits), [limits], rng)

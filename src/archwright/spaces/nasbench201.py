@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from archwright.errors import InputError
 from archwright.spaces.base import Architecture, Encoding, Network, Scale
 from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell, Masks, Scores
-from archwright.spaces.operations import OPERATIONS, RELU_CONV_3X3, Cost, norm_params
+from archwright.spaces.operations import OPERATIONS, RELU_CONV_3X3, Cost, DropPath, norm_params
 
 EDGES: tuple[tuple[int, int], ...] = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 """(source, target) of each edge, in the order of the text form."""
@@ -236,6 +236,7 @@ class StandaloneCell201(nn.Module):
             OPERATIONS[NAMES[o]].build(channels, channels, 1, True, pool_norm) for o in architecture.operations
         )
         self.live = [NAMES[o] != "none" for o in architecture.operations]
+        self.drop = DropPath()
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, C, H, W) to the same shape."""
@@ -243,8 +244,9 @@ class StandaloneCell201(nn.Module):
         for edge, live, (source, target) in zip(self.edges, self.live, EDGES, strict=True):
             value = nodes[source]
             if live and value is not None:
+                value = edge(value) if isinstance(edge, nn.Identity) else self.drop(edge(value))
                 so_far = nodes[target]
-                nodes[target] = edge(value) if so_far is None else so_far + edge(value)
+                nodes[target] = value if so_far is None else so_far + value
         output = nodes[3]
         return torch.zeros_like(x) if output is None else output
 

@@ -3,9 +3,9 @@
 1. ``plan``: from timed training steps, how the given minutes are shared out. The networks to try for every limit are
    exact answers of one problem with two resources: the limit, and the time of a training step.
 2. ``candidates``: each is trained for the same short time. Whether a large network pays in the time is thus measured.
-3. ``train``: the best candidate of the tightest limit becomes the trunk and is trained on. For each looser limit the
-   best network so far grows into it without changing its function, and is trained on; a growth that does not pay on
-   validation is dropped, and the time of the next limit goes on with the network it came from.
+3. ``train``: the best candidate of the tightest limit becomes the trunk and is trained on. For each looser limit whose
+   larger candidates were better the best network so far grows to their size without changing its function, and is
+   trained on; a growth that does not pay on validation is dropped, and the time goes on with what it came from.
 4. ``choose``: what was trained is timed again. Every answer is the best on validation within its limit, so that a
    looser limit is never worse.
 
@@ -27,12 +27,13 @@ from archwright.costs.additive import StagedCosts
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
-from archwright.data import Batches
+from archwright.data import Augmentation, Batches
+from archwright.data.augmentation import Augment
 from archwright.errors import InputError
 from archwright.export import has_onnx
 from archwright.methods.binas.latency import MARGIN
 from archwright.methods.binas.options import BinasOptions, Summary
-from archwright.methods.binas.plan import STEP, Plan, default_minutes, make_plan
+from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, default_minutes, make_plan
 from archwright.methods.binas.tables import Tables
 from archwright.methods.binas.trunk import Trained, Trunk, order
 from archwright.models import load_member
@@ -54,8 +55,10 @@ FEW_IMAGES = 1000
 STEP_BATCH = 16
 """Images of a timed training step of a block; whole networks tell what the real batch takes."""
 STEP_TIMING = Timing(batch=STEP_BATCH, warm_up=1, repeats=5, training=True)
-PLAIN_WIDTH, LOOSER = 2, 1.8
-"""A search without limits gets the latency of a plain network of that width number, and so many times it."""
+LOOSER = 1.8
+"""A search without limits gets the latency of a plain network, and so many times it."""
+FEW_PHOTOGRAPHS, SHOWN = 2000, {"crop": 0, "cutout": 0, "zoom": 0.6, "colour": 0.4}
+"""Up to so many training images the default augmentation of photographs becomes this stronger one."""
 KEPT_BACK = 0.06
 """Part of the minutes that is kept for timing, testing and saving."""
 LEAST_TRAINING = 0.3
@@ -112,6 +115,14 @@ class FastPlan:
             batch_size=min(c.batch_size or usual, len(data.train)),
             label_smoothing=LABEL_SMOOTHING,
         )
+
+    @cached_property
+    def augment(self) -> Augment | None:
+        """Of all trainings: few photographs are seen often, and are shown in more ways."""
+        task = self.context.task
+        usual = task.augmentation()
+        photographs = isinstance(usual, Augmentation) and usual.flip
+        return task.augmentation(**SHOWN) if photographs and len(task.data.train) <= FEW_PHOTOGRAPHS else usual
 
     @property
     def plain_recipe(self) -> Recipe:
@@ -185,8 +196,8 @@ class FastPlan:
         proposed = {one["architecture"] for limits in limit_sets for one in self.trunk(plan).propose(limits, plan)}
         each = plan.candidate_seconds(len(proposed))
         context.progress.say(
-            f"Plan: {len(proposed)} networks tried for {each:.3g} s each, then {len(limit_sets)} "
-            f"times {plan.answer_seconds:.3g} s for the answers, and as much once for a plain network beside them."
+            f"Plan: {len(proposed)} networks tried for {each:.3g} s each, {plan.trunk_seconds:.3g} s for the first "
+            f"answer and for a plain network beside it, {plan.growth_seconds:.3g} s for each further answer."
         )
         return plan
 
@@ -220,8 +231,7 @@ class FastPlan:
 
     def _overhead_ms(self) -> float:
         """Loading and augmenting the images of a step."""
-        task = self.context.task
-        batches = Batches(task.data, "train", self.recipe.batch_size, augment=task.augmentation())
+        batches = Batches(self.context.task.data, "train", self.recipe.batch_size, augment=self.augment)
         times = []
         for number in range(7):
             begin = self._clock()
@@ -236,14 +246,14 @@ class FastPlan:
 
     @property
     def plain_steps(self) -> int:
-        """Steps of the plain network beside: what fits into the time of one answer."""
+        """Steps of the plain network beside: what fits into the time of the first answer."""
         return self.plan.plain_steps
 
     def trunk(self, plan: Plan) -> Trunk:
         """What proposes and trains, by a plan."""
         steps = LatencyTable.load(self.context.run.artifact("steps.json")).costs(self.space, STEP)
         problem = (self.tables.costs | _scaled(steps, plan.step_factor)).problem(self.space)
-        return Trunk(self.context, self.space, problem, self.recipe, self.tables.clock)
+        return Trunk(self.context, self.space, problem, self.recipe, self.augment, self.tables.clock)
 
     # --- training ---
 

@@ -143,7 +143,7 @@ class Binas(Method):
         plain = PlainTraining(
             recipe=self.plan.plain_recipe,
             steps=self.plan.plain_steps,
-            augment=context.task.augmentation(),
+            augment=self.plan.augment,
             seed=context.configuration.seed,
             device=context.device.name,
             checkpoints=context.run.checkpoints("beside"),

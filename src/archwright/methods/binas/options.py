@@ -50,8 +50,10 @@ class BinasOptions(Options):
     paths: Literal["multi", "single"] = Field("multi", description="a sub-network for every image, or for the batch")
     distill: float = Field(0.5, ge=0, le=1, description="weight of the heaviest network's answer against the label's")
     rows: int = Field(40_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
-    estimator: Literal["centred", "eq3"] = Field("centred", description="block terms centred, or as published")
-    shrink: bool = Field(True, description="shrink the terms by their noise before solving")
+    estimator: Literal["hierarchical", "centred", "eq3"] = Field(
+        "hierarchical", description="a hierarchical ridge on the log error, block terms centred, or as published"
+    )
+    shrink: bool = Field(True, description="shrink the terms of centred or eq3 by their noise before solving")
     rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")
     width: float | None = Field(None, gt=0, description="multiplies all widths, instead of the preset's")
     backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")

@@ -2,12 +2,14 @@
 
 1. ``heaviest``: the largest sub-network is trained alone. It starts the supernet and teaches it.
 2. ``supernet``: every image of a batch goes through its own random sub-network, distilled from the heaviest.
-3. ``measure``: one pool of (image, sub-network, correct?) rows on the validation part gives all terms of the predictor
-   at once (eq. 3): accuracy is a constant, a term a depth and a term a block configuration.
+3. ``measure``: one pool of random sub-networks, each on some validation images and with batch-norm statistics of its
+   own, gives all terms of the predictor at once: a constant, a term a depth and a term a block configuration.
 4. ``solve``: predictor and latency are additive, so the exact front of all undominated networks is one pass; a limit on
    several resources goes to an integer program.
-5. ``verify``: a chosen network is built and timed. While it is over the limit, the choice steps down the front.
-6. ``tune``: each network is cut out of the supernet, fine-tuned with distillation, tested and saved.
+5. ``verify``: the front's networks just within a limit are measured on all validation images, and the best of them is
+   built and timed. While it is over the limit, the choice steps down the front.
+6. ``tune``: each network is cut out of the supernet, fine-tuned with distillation, tested and saved. Every limit gets
+   the best on validation of those within it, so that a looser one is never worse.
 
 Letters as in :mod:`archwright.solvers.problem`. Several limits give several models of one supernet.
 """
@@ -24,14 +26,15 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
+from archwright.costs.limits import met
 from archwright.costs.tables import LatencyTable
+from archwright.data.augmentation import Augment
 from archwright.export import has_onnx
 from archwright.methods.binas.latency import Timed
 from archwright.methods.binas.options import BinasOptions, Summary
-from archwright.methods.binas.supernet import OnePath, Ranks, SupernetWork
+from archwright.methods.binas.supernet import OnePath, Predictor, Ranks, SupernetWork
 from archwright.methods.binas.tables import Tables
 from archwright.predictors.contributions import Contributions
-from archwright.predictors.staged import shrunk
 from archwright.runs.files import write_json
 from archwright.search.answer import Candidate
 from archwright.search.context import Context
@@ -48,6 +51,8 @@ SHARES_OF_RANGE = (0.25, 0.5)
 """Where between the fastest and the slowest network the limits are that a search without limits gets."""
 R = TypeVar("R", bound=StageResult)
 
+AROUND = 4
+"""Networks of the front just within a limit that are measured before one is chosen."""
 FRONT_SHOWN = 50
 """Points of the front in the answer; all of them are in ``artifacts/front.json``."""
 
@@ -118,6 +123,11 @@ class PaperPlan:
         """Of the plain network beside, whose steps are one pass."""
         return self.work.recipe(1, 0.5)
 
+    @property
+    def augment(self) -> Augment | None:
+        """Of the plain network beside."""
+        return self.context.task.augmentation()
+
     def limits_without(self, table: LatencyTable) -> list[float]:
         """Two inside the reachable range."""
         least, most = table.costs(self.space).problem(self.space).cost_range("latency_ms")
@@ -186,12 +196,15 @@ class PaperPlan:
         found.plot(run.artifact("contributions.png"))
         return PoolResult(rows=rows, mean_accuracy=estimate.fixed, insights=found.sentences())
 
+    @cached_property
+    def predictor(self) -> Predictor:
+        """From the pool."""
+        return self.work.predictor(self.options.estimator, self.options.shrink)
+
     @property
     def problem(self) -> StagedProblem:
-        """What is solved: predicted accuracy in percent against all costs."""
-        estimate = self.work.estimate(self.options.estimator == "centred")
-        if self.options.shrink:
-            estimate = shrunk(estimate)
+        """What is solved: the predictor's terms against all costs."""
+        estimate = self.predictor.estimate
         return self.tables.costs.problem(
             self.space, estimate.block_values, estimate.depth_values, fixed_value=estimate.fixed
         )
@@ -203,10 +216,10 @@ class PaperPlan:
         begin = time.perf_counter()
         front = pareto.front(problem, "latency_ms")
         seconds = time.perf_counter() - begin
-        choices = front.choices()
+        choices, percent = front.choices(), self.predictor.percent(front.values)
         points: list[dict[str, Any]] = [
             {"architecture": str(self.space.from_choice(choices[i])), "predicted_accuracy": value, "latency_ms": cost}
-            for i, (value, cost) in enumerate(zip(front.values.tolist(), front.costs.tolist(), strict=True))
+            for i, (value, cost) in enumerate(zip(percent.tolist(), front.costs.tolist(), strict=True))
         ]
         write_json(context.run.artifact("front.json"), points)
         context.progress.say(f"Exact front: {len(front)} networks in {1000 * seconds:.0f} ms.")
@@ -231,20 +244,45 @@ class PaperPlan:
         """The best network within the limits; where there is a clock it is timed, and stepped down if too slow."""
         timed, steps, clock = None, 0, self.tables.clock
         if clock is None:
-            solution = solve_within(problem, limits)
+            solution = self._best_measured(problem, limits)
         else:
             least = problem.cost_range("latency_ms")[0]
-            solution, timed, steps = clock.step_down(lambda within: solve_within(problem, within), limits, least)
+            solution, timed, steps = clock.step_down(lambda own: self._best_measured(problem, own), limits, least)
         return ChosenNetwork(
             limits=limits,
             architecture=str(self.space.from_choice(solution.choice)),
-            predicted_accuracy=solution.value,
+            predicted_accuracy=float(self.predictor.percent(np.array(solution.value))),
             predicted_latency_ms=solution.costs["latency_ms"],
             memory_bytes=round(solution.costs["memory_bytes"]),
             measured_latency_ms=timed,
             steps=steps,
             solver=solution.solver,
         )
+
+    def _best_measured(self, problem: StagedProblem, limits: dict[str, float]) -> Solution:
+        """Of the networks that are predicted best within the limits the one of least measured cross entropy."""
+        best = solve_within(problem, limits)
+        if len(limits) > 1:  # there is no front of several resources
+            return best
+        ((name, limit),) = limits.items()
+        front = pareto.front(problem, name)
+        within = np.flatnonzero(front.costs <= limit)[-AROUND:]
+        others = [front.choices(within)[number] for number in range(len(within))]
+        found = {str(self.space.from_choice(best.choice)): best}
+        for choice in others:
+            one = problem.solution(choice, float(problem.evaluate(choice)[0]), best.seconds, best.solver)
+            if one.costs[name] <= limit:
+                found.setdefault(str(self.space.from_choice(choice)), one)
+        return min(found.items(), key=lambda item: self._measured_loss(item[0]))[1]
+
+    def _measured_loss(self, architecture: str) -> float:
+        """Cross entropy of a sub-network on the validation images; kept."""
+        log = self.context.run.items("around")
+        if architecture not in log.done:
+            self.context.stop.check()
+            found = self.work.outcome(self.space.to_choice(self.space.parse(architecture)))
+            log.record(architecture, {"loss": found.loss, "accuracy": found.accuracy})
+        return float(log.done[architecture]["loss"])
 
     # --- models ---
 
@@ -275,13 +313,23 @@ class PaperPlan:
     def models(self) -> list[dict[str, Any]]:
         """Each limit with its network: fields of a candidate, but for what can be counted."""
         tuned, found = self._result("tune", TuneResult).models, []
-        for one in self._result("verify", VerifyResult).chosen:
-            own = {"steps": one.steps, "solver": one.solver}
+        chosen = self._result("verify", VerifyResult).chosen
+        for own in chosen:
+            within = [one for one in chosen if one is own or met(own.limits, self._costs(one))]
+            one = max(within, key=lambda other: tuned[other.architecture].validation_accuracy)
+            extra = {"steps": one.steps, "solver": one.solver}
             network = tuned[one.architecture]
-            details = {**own, "inherited_accuracy": network.inherited_accuracy}
-            fields = one.model_dump(exclude=set(own)) | network.model_dump(exclude={"inherited_accuracy"})
-            found.append({**fields, "details": details})
+            details = {**extra, "inherited_accuracy": network.inherited_accuracy}
+            fields = one.model_dump(exclude=set(extra)) | network.model_dump(exclude={"inherited_accuracy"})
+            found.append({**fields, "limits": own.limits, "details": details})
         return found
+
+    def _costs(self, one: ChosenNetwork) -> dict[str, float]:
+        """What a network takes of every resource, its latency as measured where it was."""
+        choice = self.space.to_choice(self.space.parse(one.architecture))
+        costs = {name: float(cost) for name, cost in self.problem.evaluate(choice)[1].items()}
+        timed = one.measured_latency_ms
+        return costs if timed is None else {**costs, "latency_ms": timed.median_ms}
 
     def summary(self) -> Summary:
         """What the answer says beside the models."""

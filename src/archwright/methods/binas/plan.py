@@ -23,12 +23,17 @@ from archwright.spaces.staged import StagedSpace
 
 STEP = "step_ms"
 """The resource that time for training is counted in: milliseconds of one training step."""
-CANDIDATE_SHARE = 0.25
+CANDIDATE_SHARE = 0.2
 """Part of the time for training that goes into short trainings of candidates."""
+TRUNK_PARTS = 2
+"""The first answer, which all others grow from, gets so many times what a further one does."""
 FEWEST_STEPS = 1200
-"""Steps that an answer should get: networks whose step is too slow for that are not looked at."""
-SIZES = (1.0, 0.5, 0.25)
-"""Candidates may take so much of the longest step: whether a large network pays in the time is measured."""
+"""Steps that the first answer should get: networks whose step is too slow for that are not looked at."""
+PLAIN_WIDTH = 2
+"""Width number of the plain network that a person would try: always among the candidates where it keeps the limits."""
+TRIED = ((0.5, True), (1.0, False), (0.25, False), (0.5, False), (1.0, True), (0.25, True))
+"""Further candidates: each with the part of the longest step that it may take, and whether of plain blocks alone.
+Whether a large network pays in the time is measured."""
 WIDER, DEEPER = 1.0, (0.0, 0.7, 1.1)
 """What twice the width and each depth of a stage are thought to be worth before anything is measured."""
 KIND_WORTH = {"bb": 0.3, "er": 0.1, "ir": -0.2}
@@ -43,7 +48,8 @@ class Plan(StageResult):
     Attributes:
         seconds: of training, all in all.
         candidates: networks that are trained shortly for each limit, at most.
-        answer_seconds: for each answer, and for the plain network beside it.
+        trunk_seconds: for the first answer, and for the plain network beside it.
+        growth_seconds: for each further answer.
         least_step_ms: of the quickest network.
         overhead_ms: a step's share of loading and augmenting the images.
         plain_step_ms: one step of the plain network, with that share.
@@ -52,7 +58,8 @@ class Plan(StageResult):
 
     seconds: float = Field(gt=0)
     candidates: int = Field(ge=1)
-    answer_seconds: float = Field(gt=0)
+    trunk_seconds: float = Field(gt=0)
+    growth_seconds: float = Field(gt=0)
     least_step_ms: float = Field(gt=0)
     overhead_ms: float = Field(ge=0)
     plain_step_ms: float = Field(gt=0)
@@ -69,12 +76,12 @@ class Plan(StageResult):
     @property
     def longest_step_ms(self) -> float:
         """Of a network that is looked at; the quickest one always is."""
-        return max(1000 * self.answer_seconds / FEWEST_STEPS - self.overhead_ms, self.least_step_ms)
+        return max(1000 * self.trunk_seconds / FEWEST_STEPS - self.overhead_ms, self.least_step_ms)
 
     @property
     def plain_steps(self) -> int:
-        """Of the plain network, in the time of one answer."""
-        return max(1, round(1000 * self.answer_seconds / self.plain_step_ms))
+        """Of the plain network, in the time of the first answer."""
+        return max(1, round(1000 * self.trunk_seconds / self.plain_step_ms))
 
 
 def make_plan(
@@ -90,15 +97,22 @@ def make_plan(
         plain_step_ms: of the plain network, without its images.
         least_step_ms: of the quickest network of the space.
     """
+    part = (1 - CANDIDATE_SHARE) * seconds / (2 * TRUNK_PARTS + limits - 1)
     return Plan(
         seconds=seconds,
-        candidates=max(2, min(6, round(6 / limits))),
-        answer_seconds=(1 - CANDIDATE_SHARE) * seconds / (limits + 1),
+        candidates=candidates(limits),
+        trunk_seconds=TRUNK_PARTS * part,
+        growth_seconds=part,
         least_step_ms=least_step_ms,
         overhead_ms=overhead_ms,
         plain_step_ms=plain_step_ms + overhead_ms,
         step_factor=step_factor,
     )
+
+
+def candidates(limits: int) -> int:
+    """Networks that are tried for each of so many limits."""
+    return max(3, min(6, round(6 / limits)))
 
 
 def default_minutes(images: int, image_size: int) -> float:
@@ -138,13 +152,12 @@ class Wish:
 
 
 def wishes(space: StagedSpace[Any], problem: StagedProblem, plan: Plan) -> Iterator[Wish]:
-    """What to try: networks of several sizes, of plain blocks alone and of any, the likeliest first."""
+    """What to try beside the plain network: of several sizes, of plain blocks alone and of any; the likeliest first."""
     plain = _of_plain_blocks(space)
-    variants = [problem] if plain is None else [replace(problem, allowed_configurations=plain), problem]
-    least = max(variant.cost_range(STEP)[0] for variant in variants)
-    for size in SIZES:
-        for variant in variants:
-            yield Wish(variant, max(least, size * plan.longest_step_ms))
+    of_plain = problem if plain is None else replace(problem, allowed_configurations=plain)
+    least = of_plain.cost_range(STEP)[0]
+    for size, only_plain in TRIED:
+        yield Wish(of_plain if only_plain else problem, max(least, size * plan.longest_step_ms))
 
 
 def _of_plain_blocks(space: StagedSpace[Any]) -> NDArray[np.bool_] | None:
@@ -158,7 +171,7 @@ def growth(
     space: StagedSpace[Any],
     problem: StagedProblem,
     base: StagedChoice,
-    plan: Plan,
+    step_ms: float,
 ) -> Wish:
     """Networks that contain ``base``: its blocks stay what they are, stages become wider or deeper.
 
@@ -166,7 +179,7 @@ def growth(
         space: that all are of.
         problem: what is maximised.
         base: what grows.
-        plan: how long a training step may take.
+        step_ms: how long a training step may take.
     """
     allowed, depths = space.allowed, []
     for stage, depth in enumerate(base.depths.tolist()):
@@ -179,4 +192,4 @@ def growth(
             for stage, width in enumerate(base.widths.tolist()):
                 table[stage, :width] = TOO_DEAR * dearest
     grown = replace(problem, depths=tuple(depths), allowed_configurations=allowed, depth_costs=costs)
-    return Wish(grown, max(plan.longest_step_ms, float(problem.evaluate(base)[1][STEP])))
+    return Wish(grown, step_ms)

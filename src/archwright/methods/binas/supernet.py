@@ -22,7 +22,7 @@ from archwright.data import Augmentation, Batches
 from archwright.data.augmentation import OwnAugmentation
 from archwright.models import Model, load_member
 from archwright.predictors.comparison import compare_predictors
-from archwright.predictors.hierarchical import attributes_of
+from archwright.predictors.hierarchical import HierarchicalFit, attributes_of, fit_hierarchical
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
 from archwright.runs.files import Json
 from archwright.search.context import Context
@@ -33,7 +33,7 @@ from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
-from archwright.supernets.measure import Outcome, measure, recalibrated
+from archwright.supernets.measure import Norms, Outcome, measure, recalibrated
 from archwright.training import Position, Recipe, drive, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer
@@ -42,6 +42,8 @@ LABEL_SMOOTHING = 0.1
 MEASURED_BATCH = 512
 RECALIBRATED_IMAGES = 512
 """Training images that give a measured sub-network its batch-norm statistics."""
+POOL_IMAGES, POOL_RECALIBRATED = 64, 128
+"""Images that each sub-network of the pool is measured on, and training images that give it its statistics."""
 FEWEST_COMPARED = 50
 """Measured networks from which on predictors that are fitted to such measurements are compared, too."""
 
@@ -76,6 +78,14 @@ class Ranks(StageResult):
     """Rank correlations by predictor, as :func:`rank_correlations` gives them."""
 
     ranks: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What is solved for: additive terms, and what accuracies in percent their sums mean."""
+
+    estimate: StagedEstimate
+    percent: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda values: values
 
 
 @dataclass
@@ -235,11 +245,11 @@ class SupernetWork:
 
     # --- measuring ---
 
-    @torch.no_grad()
     def measure_pool(self, rows: int) -> int:
-        """Fill the pool up to ``rows`` rows, in whole batches over the validation images; returns its size.
+        """Fill the pool up to ``rows`` rows; returns its size.
 
-        Outcomes are kept; which images and sub-networks they belong to is a function of the seed and the number.
+        Each random sub-network is measured on some of the validation images, with statistics of its own. Outcomes are
+        kept; which images and sub-network they belong to is a function of the seed and the number.
         """
         context, batches = self.context, self._pool_batches()
         log = context.run.items("measure")
@@ -248,16 +258,28 @@ class SupernetWork:
             for number in range(count):
                 if str(number) not in log.done:
                     context.stop.check()
-                    images, labels = batches.get(*divmod(number, len(batches)))
-                    logits = self.trained(images, self._pool_choices(number, len(images)))
-                    log.record(str(number), (logits.argmax(1) == labels).int().tolist())
+                    images = [batches.get(*divmod(number, len(batches)))]
+                    (found,) = measure(self.trained, [self._pool_choice(number)], images, self._own(POOL_RECALIBRATED))
+                    log.record(
+                        str(number), {"correct": found.correct.astype(int).tolist(), "loss": round(found.loss, 5)}
+                    )
                 bar.advance()
-        return sum(len(correct) for correct in log.done.values())
+        return sum(len(one["correct"]) for one in log.done.values())
+
+    def _own(self, images: int) -> Norms:
+        """Batch-norm statistics of each sub-network's own, over so many training images at most.
+
+        The supernet's are those of all its sub-networks mixed: measured with them, orders are mostly noise.
+        """
+        data, device = self.context.task.data, self.context.device.name
+        size = min(images, len(data.train))
+        seen = Batches(data, "train", min(size, 128), seed=self.context.configuration.seed, device=device)
+        return recalibrated(seen, size)
 
     def _pool_batches(self) -> Batches:
         """Passes over the validation images, each in its own order."""
         context = self.context
-        size, seed = min(MEASURED_BATCH, len(context.task.data.validation)), context.configuration.seed
+        size, seed = min(POOL_IMAGES, len(context.task.data.validation)), context.configuration.seed
         return Batches(context.task.data, "validation", size, seed=seed, device=context.device.name)
 
     def _pool_images(self, number: int, count: int) -> NDArray[np.int64]:
@@ -266,29 +288,44 @@ class SupernetWork:
         epoch, step = divmod(number, len(batches))
         return batches.order(epoch)[step * batches.batch_size :][:count]
 
-    def _pool_choices(self, number: int, count: int) -> StagedChoice:
-        return deal(count, self.context.rng("pool", number), self.space.scale)
+    def _pool_choice(self, number: int) -> StagedChoice:
+        return deal(1, self.context.rng("pool", number), self.space.scale)[0]
+
+    @property
+    def pool(self) -> tuple[StagedChoice, NDArray[np.float64]]:
+        """Measured sub-networks (n) and their accuracies in percent (n,), corrected for how hard their images are."""
+        done = self.context.run.items("measure").done
+        rows = [done[str(number)]["correct"] for number in range(len(done))]
+        images = np.concatenate([self._pool_images(number, len(own)) for number, own in enumerate(rows)])
+        outcome = without_difficulty(100.0 * np.concatenate(rows), images)
+        ends = np.cumsum([len(own) for own in rows])[:-1]
+        accuracy = np.array([own.mean() for own in np.split(outcome, ends)])
+        return _stacked([self._pool_choice(number) for number in range(len(done))]), accuracy
 
     def estimate(self, centred: bool) -> StagedEstimate:
-        """The predictor's terms in percent, from the pool."""
-        done = self.context.run.items("measure").done
-        counts = {number: len(done[str(number)]) for number in range(len(done))}
-        pools = [self._pool_choices(number, count) for number, count in counts.items()]
-        images = np.concatenate([self._pool_images(number, count) for number, count in counts.items()])
-        correct = 100.0 * np.concatenate([done[str(number)] for number in counts])
-        outcome = without_difficulty(correct, images)
-        return pool_estimates(_joined(pools), outcome, centred, len(self.space.configurations))
+        """The published predictor's terms in percent, from the pool: conditional means, centred or as printed."""
+        choices, accuracy = self.pool
+        return pool_estimates(choices, accuracy, centred, len(self.space.configurations))
+
+    def hierarchical(self) -> HierarchicalFit:
+        """The hierarchical ridge on the log error, from the pool. No error at all counts as half an image."""
+        choices, accuracy = self.pool
+        best = 100 - 50 / self._pool_batches().batch_size
+        return fit_hierarchical(choices, np.clip(accuracy, 0.0, best), attributes_of(self.space.configurations))
+
+    def predictor(self, estimator: Literal["hierarchical", "centred", "eq3"], shrink: bool) -> Predictor:
+        """The one of that name; ``shrink`` shrinks the terms of the published ones by their noise."""
+        if estimator == "hierarchical":
+            fit = self.hierarchical()
+            return Predictor(fit.estimate, fit.accuracy)
+        estimate = self.estimate(estimator == "centred")
+        return Predictor(shrunk(estimate) if shrink else estimate)
 
     def outcome(self, choice: StagedChoice) -> Outcome:
-        """What a sub-network does on the validation images, with batch-norm statistics of its own.
-
-        The supernet's are those of all its sub-networks mixed: measured with them, orders are mostly noise.
-        """
+        """What a sub-network does on all validation images, with batch-norm statistics of its own."""
         data, device = self.context.task.data, self.context.device.name
         images = Batches(data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device)
-        size = min(RECALIBRATED_IMAGES, len(data.train))
-        seen = Batches(data, "train", min(size, 128), seed=self.context.configuration.seed, device=device)
-        (found,) = measure(self.trained, [choice], images, recalibrated(seen, size))
+        (found,) = measure(self.trained, [choice], images, self._own(RECALIBRATED_IMAGES))
         return found
 
     def measure_ranks(self, networks: int) -> Ranks:
@@ -304,8 +341,9 @@ class SupernetWork:
                     log.record(str(number), {"accuracies": halves, "loss": found.loss})
                 bar.advance()
         accuracies = np.array([log.done[str(number)]["accuracies"] for number in range(networks)])
-        choices = StagedChoice(np.stack([c.depths for c in drawn]), np.stack([c.configurations for c in drawn]))
-        ranks = rank_correlations(self.estimate(True), self.estimate(False), choices, accuracies)
+        choices = _stacked(drawn)
+        hierarchical = self.hierarchical().estimate
+        ranks = rank_correlations(self.estimate(True), self.estimate(False), hierarchical, choices, accuracies)
         if networks >= FEWEST_COMPARED and np.ptp(accuracies.mean(1)):
             configurations = self.space.configurations
             ranks["fitted"] = compare_predictors(
@@ -314,22 +352,26 @@ class SupernetWork:
         return Ranks(ranks=ranks)
 
 
-def _joined(pools: list[StagedChoice]) -> StagedChoice:
-    depths, configurations = [pool.depths for pool in pools], [pool.configurations for pool in pools]
-    return StagedChoice(np.concatenate(depths), np.concatenate(configurations))
+def _stacked(choices: list[StagedChoice]) -> StagedChoice:
+    return StagedChoice(np.stack([one.depths for one in choices]), np.stack([one.configurations for one in choices]))
 
 
 def rank_correlations(
-    centred: StagedEstimate, published: StagedEstimate, choices: StagedChoice, halves: NDArray[np.float64]
+    centred: StagedEstimate,
+    published: StagedEstimate,
+    hierarchical: StagedEstimate,
+    choices: StagedChoice,
+    halves: NDArray[np.float64],
 ) -> Json:
     """Kendall's tau and Spearman's rho with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
 
-    ``shrunk`` is the centred predictor as the solver sees it. ``q_beta = 0`` leaves out the published one's depth terms
-    and ``Q = 0`` its block terms (Table 2). ``halves`` is the agreement of the two: how well measurements of half
-    this size can be repeated at all.
+    ``hierarchical`` is what is solved by default, ``shrunk`` the centred predictor as the solver sees it.
+    ``q_beta = 0`` leaves out the published one's depth terms and ``Q = 0`` its block terms (Table 2). ``halves`` is the
+    agreement of the two: how well measurements of half this size can be repeated at all.
     """
     accuracy = halves.mean(1)
     compared = {
+        "hierarchical": (hierarchical.predict(choices), accuracy),
         "centred": (centred.predict(choices), accuracy),
         "shrunk": (shrunk(centred).predict(choices), accuracy),
         "eq3": (published.predict(choices), accuracy),

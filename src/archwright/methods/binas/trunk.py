@@ -20,9 +20,10 @@ from torch import nn
 
 from archwright.costs.limits import met
 from archwright.data import Batches, Steps
+from archwright.data.augmentation import Augment
 from archwright.errors import InfeasibleError
 from archwright.methods.binas.latency import Clock
-from archwright.methods.binas.plan import STEP, Plan, Wish, growth, wishes, worth
+from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, Wish, growth, wishes, worth
 from archwright.models import Model, load_member
 from archwright.runs.files import Json
 from archwright.search.context import Context
@@ -101,12 +102,14 @@ class Trunk:
         clock: times proposals here; None where latencies are only predicted.
         candidate_seconds: of the short training of a candidate.
         recipe: of one pass of counted steps.
+        augment: of the training images.
     """
 
     context: Context
     space: Compact
     problem: StagedProblem
     recipe: Recipe
+    augment: Augment | None
     clock: Clock | None
     candidate_seconds: float = 0.0
 
@@ -121,10 +124,11 @@ class Trunk:
         """Different networks within ``limits`` to try, each with its latency; kept, as timing does not repeat."""
         log, key = self.context.run.items("proposals"), json.dumps(limits)
         if key not in log.done:
-            found: dict[str, Json] = {}
+            by_hand = self._by_hand(limits)
+            found = {} if by_hand is None else {by_hand["architecture"]: by_hand}
             for wish in wishes(self.space, self.valued, plan):
-                one = self._fitting(wish, limits)
-                if one is not None and len(found) < plan.candidates:
+                one = self._fitting(wish, limits) if len(found) < plan.candidates else None
+                if one is not None:
                     found.setdefault(one["architecture"], one)
             if not found:
                 raise InfeasibleError(
@@ -134,6 +138,17 @@ class Trunk:
             log.record(key, list(found.values()))
         proposals: list[Json] = log.done[key]
         return proposals
+
+    def _by_hand(self, limits: Limits) -> Json | None:
+        """The plain network that a person would try, where it keeps the limits: what is chosen is not worse than it."""
+        architecture = self.space.plain(width=PLAIN_WIDTH)
+        costs = self.problem.evaluate(self.space.to_choice(architecture))[1]
+        known = {name: float(cost) for name, cost in costs.items()}
+        timed = None if self.clock is None or not met(limits, known) else self.clock.time(architecture)
+        if not met(limits, known) or (timed is not None and not timed.within(limits.get("latency_ms", np.inf))):
+            return None
+        latency = known["latency_ms"] if timed is None else timed.median_ms
+        return {"architecture": str(architecture), "costs": known, "latency_ms": latency}
 
     def _fitting(self, wish: Wish, limits: Limits) -> Json | None:
         """The network of a wish, timed and stepped down where there is a clock; None where there is none."""
@@ -167,26 +182,29 @@ class Trunk:
     def candidate(self, proposal: Json, plan: Plan) -> Trained:
         """A proposal after its short training."""
         network = self.new_network(self.space.parse(proposal["architecture"]))
-        return self._train(_name(proposal["architecture"]), network, proposal, None, plan)
+        return self._train(_name(proposal["architecture"]), network, proposal, None, self.candidate_seconds, plan)
 
     def train_answer(self, limits: Limits, plan: Plan) -> Json:
-        """One more training for ``limits``: says which network it was, what it came from, and whether it paid."""
+        """One more training for ``limits``: says which network it was, what it came from, and whether it paid.
+
+        The first is the trunk's: the best candidate goes on. For a looser limit the best network so far grows, but only
+        where larger candidates were the better ones in the same time, and to their size; else it goes on as it is.
+        """
         trained = self.trained()
         base = max((one for one in self.pool() if one.within(limits)), key=order, default=None)
-        candidates = [trained[_name(one["architecture"])] for one in self.propose(limits, plan)]
-        best = min(candidates, key=lambda one: one.loss)
+        best = min((trained[_name(one["architecture"])] for one in self.propose(limits, plan)), key=lambda o: o.loss)
         if base is None:
-            return {"trained": self._go_on(best, plan).name, "base": best.name, "how": "trained", "paid": True}
-        if base.origin != best.name and pays(best, trained[base.origin]):
-            return self._compared(self._go_on(best, plan), base, "trained")
+            new = self._go_on(best, plan.trunk_seconds, plan)
+            return {"trained": new.name, "base": best.name, "how": "trained", "paid": True}
         failed = {one["how"] for one in self._answers() if one["base"] == base.name and not one["paid"]}
-        grown = None if "grown" in failed else self._grown(base, limits, plan)
+        larger = best.costs[STEP] > base.costs[STEP] and "grown" not in failed
+        grown = self._grown(base, limits, best.costs[STEP]) if larger else None
         if grown is not None:
             name = _name(f"{base.name} {grown['architecture']}", "grown")
             network = self._larger(base, grown["architecture"], name)
-            return self._compared(self._train(name, network, grown, base, plan), base, "grown")
+            return self._compared(self._train(name, network, grown, base, plan.growth_seconds, plan), base, "grown")
         if "trained" not in failed:
-            return self._compared(self._go_on(base, plan), base, "trained")
+            return self._compared(self._go_on(base, plan.growth_seconds, plan), base, "trained")
         return {"trained": base.name, "base": base.name, "how": "kept", "paid": True}
 
     def _larger(self, base: Trained, architecture: str, name: str) -> Network:
@@ -210,35 +228,40 @@ class Trunk:
         paid = order(new) > order(base) if new.architecture == base.architecture else pays(new, base)
         return {"trained": new.name, "base": base.name, "how": how, "paid": paid}
 
-    def _go_on(self, one: Trained, plan: Plan) -> Trained:
-        """The same network, trained on for the time of one answer."""
+    def _go_on(self, one: Trained, seconds: float, plan: Plan) -> Trained:
+        """The same network, trained on."""
         what = {"architecture": one.architecture, "costs": one.costs, "latency_ms": one.latency_ms}
-        return self._train(_name(one.name, "trained"), load_member(self.file(one.name)).network, what, one, plan)
+        return self._train(
+            _name(one.name, "trained"), load_member(self.file(one.name)).network, what, one, seconds, plan
+        )
 
-    def _grown(self, base: Trained, limits: Limits, plan: Plan) -> Json | None:
-        """What ``base`` grows into within ``limits``; kept, as what is timed does not repeat."""
+    def _grown(self, base: Trained, limits: Limits, step_ms: float) -> Json | None:
+        """What ``base`` grows into within ``limits``, None if nothing; kept, as what is timed does not repeat."""
         log, key = self.context.run.items("growth"), f"{json.dumps(limits)} from {base.name}"
         if key not in log.done:
             choice = self.space.to_choice(self.space.parse(base.architecture))
-            wish = growth(self.space, self.valued, choice, plan)
+            wish = growth(self.space, self.valued, choice, step_ms)
             found = self._fitting(wish, limits)
             same = found is not None and found["architecture"] == base.architecture
             log.record(key, None if same else found)
         return log.done[key]
 
-    def _train(self, name: str, network: Network, what: Json, before: Trained | None, plan: Plan) -> Trained:
+    def _train(
+        self, name: str, network: Network, what: Json, before: Trained | None, seconds: float, plan: Plan
+    ) -> Trained:
         """Train, validate and save a network; one that is finished is not trained again.
 
         Args:
             name: of its files.
             network: with the weights to begin with.
             what: its architecture, costs and latency.
-            before: what the weights come from; None for a candidate, whose training is short.
-            plan: for how long.
+            before: what the weights come from; None for a candidate.
+            seconds: for how long.
+            plan: that says how many steps these are.
         """
         context, log = self.context, self.context.run.items("trained")
         if name not in log.done:
-            steps = plan.steps(self.candidate_seconds if before is None else plan.answer_seconds, what["costs"][STEP])
+            steps = plan.steps(seconds, what["costs"][STEP])
             store = context.run.checkpoints(f"trained/{name}")
             with context.progress.task(f"training {name}", steps) as bar:
                 train(
@@ -272,7 +295,7 @@ class Trunk:
         context = self.context
         seed = int(context.rng(f"batches of {name}").integers(2**31))
         data, size, device = context.task.data, self.recipe.batch_size, context.device.name
-        return Batches(data, "train", size, seed=seed, augment=context.task.augmentation(), device=device)
+        return Batches(data, "train", size, seed=seed, augment=self.augment, device=device)
 
     @torch.no_grad()
     def outcomes(self, network: nn.Module) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

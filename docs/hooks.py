@@ -1,0 +1,55 @@
+"""What the site has beside the files of this folder: CONTRIBUTING, CHANGELOG and a page an example.
+
+Pages link to these where they lie in the repository (``../CONTRIBUTING.md``, ``../examples/NAME.py``), so that links
+work in the repository, too; here they are pointed at the site's pages.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+TOOLS = {"make_notebooks.py"}
+"""Scripts in the folder of examples that are none."""
+
+
+def example_pages() -> dict[str, str]:
+    """Page of the site -> text, for each example that is a script."""
+    pages = {}
+    for path in sorted(set((ROOT / "examples").glob("*.py")) - {ROOT / "examples" / name for name in TOOLS}):
+        code = path.read_text()
+        summary = (ast.get_docstring(ast.parse(code)) or path.name).splitlines()[0].partition(": python")[0]
+        pages[f"examples/{path.stem}.md"] = f"# {summary}\n\n`examples/{path.name}`\n\n```python\n{code}```\n"
+    return pages
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that lie elsewhere."""
+    outside = {page: (ROOT / name).read_text() for name, page in OUTSIDE.items()}
+    for page, text in {**outside, **example_pages()}.items():
+        files.append(File.generated(config, page, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Point links out of ``docs/``, and into it from outside, at the site's pages."""
+    if page.file.src_uri in OUTSIDE.values():
+        return markdown.replace("](docs/", "](")
+    for name, target in OUTSIDE.items():
+        markdown = markdown.replace(f"](../{name}", f"]({target}")
+    for target in example_pages():
+        markdown = markdown.replace(f"](../{target.removesuffix('.md')}.py", f"]({target}")
+    return markdown
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Docstrings without what only other tools read: roles (``:func:``) and flags of doctests."""
+    html = re.sub(r":(?:func|class|meth|mod|attr|data):<code>~?([^<]*)</code>", r"<code>\1</code>", html)
+    return re.sub(r"\s*<span class=\"c1\"># doctest: \+SKIP</span>|\s+# doctest: \+SKIP", "", html)

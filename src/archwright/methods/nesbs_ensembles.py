@@ -1,0 +1,241 @@
+"""Ensembles for NESBS: how they are drawn, and how they score with the weights of one supernet.
+
+``svgd-rd`` draws them by SVGD with regularised diversity, whose delta is the best of a grid or searched for by Optuna;
+``mc`` and ``uniform`` draw members independently; ``nes-rs`` and ``deep`` choose from a random pool.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archwright.data import Batches
+from archwright.errors import InfeasibleError, InputError
+from archwright.runs.checkpoints import Checkpoints
+from archwright.search.values import StageResult
+from archwright.solvers.svgd import Floats, average_test_error, ensemble_error, pairwise_disagreement
+from archwright.spaces.base import Architecture
+from archwright.spaces.cell_space import CellSpace
+from archwright.supernets.cell import CellSupernet
+from archwright.supernets.measure import BATCH, predict
+from archwright.supernets.posterior import Sampler
+
+if TYPE_CHECKING:
+    from archwright.methods.nesbs import Nesbs
+
+DELTAS = (-0.75, -0.5, 0.0, 0.5, 1.0)
+"""Grid of delta; at -1 particles climb to the same mode, and below, where the thesis goes, they attract each other."""
+KEPT_SECONDS = 30.0
+"""Least time between two savings of predictions."""
+TRIES = {"svgd-rd": 20}
+MOST_TRIES = 500
+"""How many ensembles are drawn for one that can be used; SVGD-RD takes longer than a draw."""
+
+
+class Scored(StageResult):
+    """An ensemble with inherited weights on the validation images: mean cross entropy, and percents."""
+
+    architectures: list[str]
+    delta: float | None
+    loss: float
+    error: float
+    ate: float
+    ppd: float
+    latency_ms: float | None = None
+    """Of all members in one, where there is a limit on it."""
+
+
+@dataclass
+class Inherited:
+    """Class probabilities (images, classes) of architectures with the supernet's weights, each computed once.
+
+    Attributes:
+        supernet: trained.
+        batches: what to predict, the same whenever iterated over.
+        seen: called after each network.
+        store: where predictions are kept in case of a kill.
+    """
+
+    supernet: CellSupernet
+    batches: Batches
+    seen: Callable[[], None] = lambda: None
+    store: Checkpoints | None = None
+
+    def __post_init__(self) -> None:
+        kept = self.store.latest() if self.store is not None else None
+        self.known: dict[str, Floats] = {} if kept is None else kept[1]
+        self._saved = time.monotonic()
+
+    @cached_property
+    def labels(self) -> NDArray[np.int64]:
+        """Of the images, (images,)."""
+        return np.concatenate([labels.cpu().numpy() for _, labels in self.batches])
+
+    def of(self, architecture: Architecture) -> Floats:
+        """Probabilities of one."""
+        text = str(architecture)
+        if text not in self.known:
+            weights = self.supernet.one_hot(architecture, self.batches.device)
+            self.known[text] = predict(self.supernet, weights, self.batches, BATCH)
+            if self.store is not None and time.monotonic() - self._saved > KEPT_SECONDS:
+                self.store.save(len(self.known), self.known)
+                self._saved = time.monotonic()
+            self.seen()
+        return self.known[text]
+
+    def score(self, members: Sequence[Architecture], delta: float | None = None) -> Scored:
+        """An ensemble by the mean of its members' probabilities."""
+        parts = [self.of(member) for member in members]
+        return Scored(
+            architectures=[str(member) for member in members],
+            delta=delta,
+            loss=mean_loss(parts, self.labels),
+            error=ensemble_error(parts, self.labels),
+            ate=average_test_error(parts, self.labels),
+            ppd=pairwise_disagreement(parts),
+        )
+
+
+def mean_loss(probabilities: Sequence[Floats], labels: NDArray[np.int64]) -> float:
+    """Cross entropy of the members' mean, each (images, classes)."""
+    mean = np.mean(np.stack(probabilities), axis=0)[np.arange(len(labels)), labels]
+    return float(-np.log(np.maximum(mean, 1e-12)).mean())
+
+
+def greedy(
+    pool: Sequence[Architecture], size: int, loss: Callable[[list[Architecture]], float]
+) -> list[Architecture] | None:
+    """NES-RS' forward selection without replacement: always the one that lowers the loss of the ensemble most.
+
+    ``loss`` is infinite for what must not be; None where the pool has no ``size`` members that go together.
+    """
+    chosen: list[Architecture] = []
+    while len(chosen) < size:
+        rest = [one for one in pool if one not in chosen]
+        losses = [loss([*chosen, one]) for one in rest]
+        if not rest or not np.isfinite(min(losses)):
+            return None
+        chosen.append(rest[int(np.argmin(losses))])
+    return chosen
+
+
+class EnsembleSearch:
+    """Draws ensembles for a method and scores them with inherited weights."""
+
+    def __init__(self, method: Nesbs, inherited: Inherited) -> None:
+        self.method, self.inherited, self.options = method, inherited, method.options
+        self.left_out = 0
+        self.over_limits = 0
+
+    def from_sampler(self) -> list[Scored]:
+        """T ensembles (for each delta)."""
+        o, sampler = self.options, self.method.sampler()
+        grid: tuple[float | None, ...] = (None,)
+        if o.sampler == "svgd-rd":
+            grid = DELTAS if o.delta is None else (o.delta,)
+        if o.sampler == "svgd-rd" and o.delta_search == "optuna":
+            found = self._by_optuna(sampler)
+        else:
+            pairs = itertools.product(enumerate(grid), range(o.candidates))
+            found = [self._scored(sampler, delta, (number, candidate)) for (number, delta), candidate in pairs]
+        usable = [one for one in found if one is not None]
+        if not usable:
+            raise self._nothing()
+        return usable
+
+    def _scored(self, sampler: Sampler, delta: float | None, place: tuple[int, int]) -> Scored | None:
+        self.method.context.stop.check()
+        members = self._one(sampler, delta, place)
+        return None if members is None else self.inherited.score(members, delta)
+
+    def _by_optuna(self, sampler: Sampler) -> list[Scored | None]:
+        """As many ensembles as the grid has, each at the delta that Optuna's tree-structured Parzen estimator asks for.
+
+        Draws and scores are functions of the place in the order, so that a resumed search asks the same.
+        """
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        seed = int(self.method.context.rng("delta").integers(2**31))
+        study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
+        found: list[Scored | None] = []
+        for number in range(self.options.candidates * len(DELTAS)):
+            trial = study.ask()
+            one = self._scored(sampler, trial.suggest_float("delta", min(DELTAS), max(DELTAS)), (0, number))
+            found.append(one)
+            if one is None:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            else:
+                study.tell(trial, one.loss)
+        return found
+
+    def _one(self, sampler: Sampler, delta: float | None, place: tuple[int, int]) -> list[Architecture] | None:
+        """The first drawn ensemble of different members within the limits."""
+        o = self.options
+        for attempt in range(TRIES.get(o.sampler, MOST_TRIES)):
+            rng = self.method.context.rng("ensemble", *place, attempt)
+            if delta is None:
+                members = distinct(self.method.space, (sampler.monte_carlo(rng) for _ in range(MOST_TRIES)), o.size)
+            else:
+                drawn = sampler.particles(o.size, rng, delta=delta, steps=o.svgd_steps)
+                members = distinct(self.method.space, iter(drawn), o.size)
+            if len(members) == o.size and self.method.fits(members):
+                return members
+            self.over_limits += len(members) == o.size
+            self.left_out += 1
+        return None
+
+    def _nothing(self) -> Exception:
+        if self.over_limits:
+            limits = self.method.limits
+            return InfeasibleError(
+                f"none of {self.left_out} drawn ensembles of {self.options.size} meets {limits} in the sum of its "
+                "members. Raise the limit, or lower --size."
+            )
+        return InputError(
+            f"ensembles of {self.options.size} different architectures",
+            f"draws that all fall on fewer ({self.left_out} tried)",
+            "Raise --delta (above -1 particles repel each other) or --temperature, or lower --size.",
+        )
+
+    def from_pool(self) -> list[Scored]:
+        """NES-RS' ensemble, or the pool's best architecture n times."""
+        o, method = self.options, self.method
+        rng, uniform = method.context.rng("pool"), Sampler(method.space)
+        pool = distinct(method.space, (uniform.monte_carlo(rng) for _ in range(MOST_TRIES * o.pool)), o.pool)
+        if o.sampler == "deep":
+            alone = [[one] * o.size for one in pool if method.fits([one] * o.size)]
+            return [self.inherited.score(one) for one in alone] or self._refuse()
+
+        def loss(members: list[Architecture]) -> float:
+            if not method.fits(members):
+                self.over_limits += 1
+                return float("inf")
+            return mean_loss([self.inherited.of(one) for one in members], self.inherited.labels)
+
+        chosen = greedy(pool, o.size, loss)
+        return self._refuse() if chosen is None else [self.inherited.score(chosen)]
+
+    def _refuse(self) -> list[Scored]:
+        limits, size = self.method.limits, self.options.size
+        raise InfeasibleError(
+            f"no ensemble of {size} out of a pool of {self.options.pool} meets {limits} in the sum of its members. "
+            "Raise the limit or --pool, or lower --size."
+        )
+
+
+def distinct(space: CellSpace[Any], drawn: Iterator[Architecture], count: int) -> list[Architecture]:
+    """The first ``count`` that differ also up to isomorphism; fewer where ``drawn`` has no more."""
+    found: dict[str, Architecture] = {}
+    for one in drawn:
+        found.setdefault(str(space.canonical(one)), one)
+        if len(found) == count:
+            break
+    return list(found.values())
