@@ -15,7 +15,7 @@ WORD = re.compile(r"(?P<kind>cn|bb|er|ir)_r1_k(?P<k>\d+)_s(?P<s>\d+)(?:_e(?P<e>\
 KINDS = {"cn": "convolution", "bb": "residual", "er": "fused inverted", "ir": "inverted residual"}
 FILL = {"cn": "#dbe9fb", "bb": "#dff3e4", "er": "#fdeed8", "ir": "#f0e4fb"}
 INK = {"cn": "#0b63c4", "bb": "#1d7f3f", "er": "#8a5a00", "ir": "#7a3db8"}
-WIDTH, GAP, STEP, LEFT = 104, 10, 46, 62
+WIDTH, GAP, STEP, LEFT = 104, 10, 46, 90
 LOWEST, HIGHEST, TOP = 46, 130, 30
 
 

@@ -51,6 +51,7 @@ class _Axes:
 
     def __init__(self, xs: Sequence[float], ys: Sequence[float], y_label: str) -> None:
         self.x_low, self.x_high = _range(xs)
+        self.whole = all(float(x).is_integer() for x in xs)
         self.y_low, self.y_high = _range(ys)
         if y_label.endswith("(%)") and max(ys) <= 100:
             self.y_high = min(self.y_high, 100.0)  # there is no more than all
@@ -64,6 +65,8 @@ class _Axes:
     def frame(self, x_label: str, y_label: str) -> str:
         parts = []
         for value in ticks(self.x_low, self.x_high):
+            if self.whole and not float(value).is_integer():
+                continue  # there is no epoch 1.5
             x = self.x(value)
             parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
             parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{value:g}</text>')

@@ -119,7 +119,7 @@ def _wish(asked: Mapping[str, Json]) -> str:
         what = RESOURCES[name].meaning if name in RESOURCES else name
         words.append(f"{what} at most {' or '.join(f'{one:g}' for one in many)}")
     if asked.get("minutes") is not None:
-        words.append(f"within {asked['minutes']:g} minutes")
+        words.append(f"within {asked['minutes']:g} min")
     return f'<p class="soft">Asked: {escape("; ".join(words))}.</p>' if words else ""
 
 
@@ -211,21 +211,25 @@ def _members(answer: Answer) -> str:
     return section("Members", bars(rows, 100.0) + f'<div class="facts">{facts}</div>')
 
 
+def _percent(value: float) -> str:
+    return f"{value:.2f}\N{NO-BREAK SPACE}%"
+
+
 def _accuracy(one: Candidate) -> str:
     if one.accuracy is None:
         return ""
     if one.accuracy_on == OWN_FUNCTION:
         return f"{one.accuracy:.6g}"
     spread = f" ({one.accuracy_interval[0]:.1f} to {one.accuracy_interval[1]:.1f})" if one.accuracy_interval else ""
-    return f"{one.accuracy:.2f} %{spread}"
+    return f"{_percent(one.accuracy)}{spread}"
 
 
 def _beside(answer: Answer) -> str:
     """Simple things tried in the same time, with a bar each."""
     if not answer.beside or answer.best.accuracy is None:
         return ""
-    rows = [("this answer", answer.best.accuracy, f"{answer.best.accuracy:.2f} %", True)]
-    rows += [(name, one.accuracy, f"{one.accuracy:.2f} %", False) for name, one in answer.beside.items()]
+    rows = [("this answer", answer.best.accuracy, _percent(answer.best.accuracy), True)]
+    rows += [(name, one.accuracy, _percent(one.accuracy), False) for name, one in answer.beside.items()]
     note = '<p class="soft">Simple things on the same images, in the time of one answer.</p>'
     return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
 

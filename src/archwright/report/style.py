@@ -13,7 +13,7 @@ CSS = """
   --card: #1a232d; --line: #33404e; --accent: #7db7ff;
   --good: #6fd08c; --warn: #ffb066; --s0: #7db7ff; --s1: #ff9d7a; --s2: #6fd08c;
   --s3: #c9a1ff; --s4: #e5c95c; --s5: #63d4dd; }
-  .drawing > svg, .plot { filter: invert(.9) hue-rotate(180deg); } }
+  .drawing > svg, .plot { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink); background: var(--paper);
   margin: 0; }
@@ -48,14 +48,15 @@ a { color: var(--accent); } .drawing { border-radius: 6px; margin: 0; overflow-x
 circle:focus-visible { outline: none; stroke: var(--ink); stroke-width: 3; }
 .chart circle { cursor: default; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; list-style: none; padding: 0; margin: .2rem 0; }
+.legend li { overflow-wrap: anywhere; min-width: 0; }
 .key { display: inline-block; width: .9rem; height: .9rem; border-radius: 3px; margin-right: .4rem; }
 .key.s0 { background: var(--s0); } .key.s1 { background: var(--s1); } .key.s2 { background: var(--s2); }
 .key.s3 { background: var(--s3); } .key.s4 { background: var(--s4); } .key.s5 { background: var(--s5); }
 .said { min-height: 1.4rem; margin: .1rem 0; color: var(--soft); font-size: .92rem; } summary { cursor: pointer; }
 @media print { body { background: #fff; } section { break-inside: avoid; border: 0; padding: 0; }
   pre { white-space: pre-wrap; } .bar { print-color-adjust: exact; } }
-@media (max-width: 40rem) { main { padding: .5rem; } section { padding: .8rem; } .barcell { width: 30%; }
-  th, td { padding-right: .5rem; } }
+@media (max-width: 40rem) { .chart { min-width: 20rem; } .chart text { font-size: 18px; }
+  main { padding: .5rem; } section { padding: .8rem; } .barcell { width: 30%; } th, td { padding-right: .5rem; } }
 """
 
 SCRIPT = """
