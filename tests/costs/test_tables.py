@@ -60,6 +60,18 @@ def test_equal_blocks_are_measured_once(calls: list[str]) -> None:
     assert calls.count("MbConvNetwork") == ROUNDS * 22
 
 
+def test_spaces_of_several_sizes_share_a_table_and_a_correction(calls: list[str]) -> None:
+    larger = MbConv(SPACE.scale.changed(image_size=2 * SPACE.scale.image_size))
+    table = measure_table([SPACE, larger])
+    assert len(table.entries) == len(parts(SPACE)) + len(parts(larger))
+    assert calls.count("MbConvNetwork") == ROUNDS * (4 + 20)
+    rng = np.random.default_rng(5)
+    for space in (SPACE, larger):
+        one = space.sample(rng)
+        expected = fake_latency(space.build(one, space.scale))
+        assert float(table.predict(space, [one])[0]) == pytest.approx(expected)
+
+
 def test_correction_is_found_and_predicts_other_networks(calls: list[str]) -> None:
     table = measure_table(SPACE, validation_networks=7)
     assert table.correction is not None

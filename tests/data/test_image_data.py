@@ -136,3 +136,15 @@ def test_listing_data_sets_does_not_import_torch() -> None:
 def test_registered_sources_are_importable(name: str) -> None:
     assert callable(datasets.get(name))
     assert datasets.entries[name].summary
+
+
+def test_images_in_memory_are_resized_part_by_part(digits: ImageData) -> None:
+    larger = digits.resized(16)
+    assert larger.image_size == larger.preprocessing.image_size == 16
+    for name in ("train", "validation", "test"):
+        before, after = getattr(digits, name), getattr(larger, name)
+        assert np.array_equal(before.labels, after.labels)
+        pixels = after.pixels(np.arange(5))
+        assert pixels.shape == (5, 1, 16, 16)
+        centres = pixels[:, :, 4:12, 4:12].float().mean((1, 2, 3))
+        assert torch.allclose(centres, before.pixels(np.arange(5))[:, :, 2:6, 2:6].float().mean((1, 2, 3)), atol=12)

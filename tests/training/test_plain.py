@@ -71,6 +71,29 @@ def test_adam_settings(name, kind):
     assert (group["betas"], group["weight_decay"], len(group["params"])) == ((0.5, 0.999), 0.2, 1)
 
 
+def test_the_last_linear_layer_may_learn_faster():
+    network = nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 2))
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    loss = F.cross_entropy(network(BATCH[0]), BATCH[1])
+    expected = torch.autograd.grad(loss, list(network.parameters()))
+    recipe = Recipe(epochs=1, batch_size=2, lr=0.1, momentum=0, head_lr=7.0, channels_last=False)
+    train(network, ListBatches(BATCH), recipe, seed=0)
+    for old, new, gradient, times in zip(before, network.parameters(), expected, (1, 1, 7, 7), strict=True):
+        assert torch.allclose(old - new, 0.1 * times * gradient, atol=1e-6)
+
+
+def test_frozen_norms_keep_their_statistics_and_learn_their_weights():
+    for frozen in (True, False):
+        network = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2))
+        before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+        recipe = Recipe(epochs=1, batch_size=2, lr=0.1, frozen_norms=frozen, channels_last=False)
+        train(network, ListBatches(BATCH), recipe, seed=0)
+        after = network.state_dict()
+        assert torch.equal(before["0.running_mean"], after["0.running_mean"]) is frozen
+        assert torch.equal(before["0.running_var"], after["0.running_var"]) is frozen
+        assert not torch.equal(before["0.weight"], after["0.weight"])
+
+
 def test_auxiliary_head_and_drop_path_schedule():
     network = TwoHeads()
     recipe = Recipe(

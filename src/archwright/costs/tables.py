@@ -185,7 +185,7 @@ def parts(space: StagedSpace[Any]) -> dict[str, Part]:
 
 
 def measure_table(
-    space: StagedSpace[Any],
+    space: StagedSpace[Any] | Sequence[StagedSpace[Any]],
     timing: Timing | None = None,
     *,
     log: Path | None = None,
@@ -197,11 +197,11 @@ def measure_table(
     """Measure every different part of ``space`` and whole random networks, and fit the correction.
 
     Args:
-        space: what to measure.
+        space: what to measure; several, such as one space at some image sizes, have one table and one correction.
         timing: back end, threads, batch, dtype, warm-up, repeats.
         log: file that gets each measurement when it is done; what it already holds is not measured again.
-        networks: random networks the correction is fitted on, at least 20; the lightest and the heaviest join them, so
-            that no network of the space is beyond the fit. 0 leaves the sums as they are.
+        networks: random networks the correction is fitted on, at least 20; the lightest and the heaviest of every space
+            join them, so that no network is beyond the fit. 0 leaves the sums as they are.
         validation_networks: others it is tried on.
         seed: of the random networks.
         progress: called with the numbers of finished and of all measurements.
@@ -211,20 +211,22 @@ def measure_table(
     timing = timing or Timing()
     provenance = Provenance.here(timing)
     rng = np.random.default_rng(seed)
-    ends = [space.lightest(), space.heaviest()] if networks else []
-    fitted_on = ends + [space.sample(rng) for _ in range(networks)]
-    tried_on = [space.sample(rng) for _ in range(validation_networks)]
-    scale, work = space.scale, parts(space)
-    shape = (scale.image_channels, scale.image_size, scale.image_size)
-    for network in (*fitted_on, *tried_on):
-        work[_network_key(network)] = partial(space.build, network, scale), shape
+    spaces = [space] if isinstance(space, StagedSpace) else list(space)
+    ends = [(one, end) for one in spaces for end in (one.lightest(), one.heaviest())] if networks else []
+    fitted_on = ends + _drawn(spaces, networks, rng)
+    tried_on = _drawn(spaces, validation_networks, rng)
+    work = {key: part for one in spaces for key, part in parts(one).items()}
+    keys = list(work)
+    for one, network in (*fitted_on, *tried_on):
+        shape = (one.scale.image_channels, one.scale.image_size, one.scale.image_size)
+        work[_network_key(one, network)] = partial(one.build, network, one.scale), shape
     times = _measure_all(work, timing, provenance, log, rng, progress)
-    entries = {key: Entry(**asdict(Latency.of(_quickest(times[key])))) for key in parts(space)}
+    entries = {key: Entry(**asdict(Latency.of(_quickest(times[key])))) for key in keys}
     table = LatencyTable(provenance=provenance, entries=entries)
     if not fitted_on:
         return table
     try:
-        correction = fit_correction(table.predict(space, fitted_on), _medians(times, fitted_on))
+        correction = fit_correction(_predicted(table, fitted_on), _medians(times, fitted_on))
     except InputError:
         if log:
             log.unlink(missing_ok=True)  # the same measurements would fail again
@@ -234,19 +236,34 @@ def measure_table(
         return table
     update = {
         "validation_networks": validation_networks,
-        "median_error": _distance(table.predict(space, tried_on), _medians(times, tried_on)),
+        "median_error": _distance(_predicted(table, tried_on), _medians(times, tried_on)),
         "repeat_noise": _distance(*(_medians(times, tried_on, slice(start, None, 2)) for start in (0, 1))),
     }
     return table.model_copy(update={"correction": correction.model_copy(update=update)})
 
 
-def _network_key(network: Architecture) -> str:
-    return f"network {network}"
+Whole = tuple[StagedSpace[Any], Architecture]
+"""A network and the space that it is of."""
 
 
-def _medians(times: Times, networks: Sequence[Architecture], rounds: slice = slice(None)) -> NDArray[np.float64]:
+def _drawn(spaces: Sequence[StagedSpace[Any]], count: int, rng: np.random.Generator) -> list[Whole]:
+    """Random networks of each space in turn."""
+    turns = (spaces[number % len(spaces)] for number in range(count))
+    return [(space, space.sample(rng)) for space in turns]
+
+
+def _network_key(space: StagedSpace[Any], network: Architecture) -> str:
+    return f"network {network} at {space.scale.image_size}px"
+
+
+def _predicted(table: LatencyTable, networks: Sequence[Whole]) -> NDArray[np.float64]:
+    """Milliseconds by the table, (n,)."""
+    return np.array([float(table.predict(space, [network])[0]) for space, network in networks])
+
+
+def _medians(times: Times, networks: Sequence[Whole], rounds: slice = slice(None)) -> NDArray[np.float64]:
     """Median milliseconds of whole networks in the quickest of some rounds, (n,)."""
-    return np.array([np.median(_quickest(times[_network_key(network)][rounds])) for network in networks])
+    return np.array([np.median(_quickest(times[_network_key(*one)][rounds])) for one in networks])
 
 
 def _quickest(times_ms: NDArray[np.float64]) -> NDArray[np.float64]:

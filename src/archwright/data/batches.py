@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import torch
@@ -88,13 +88,22 @@ class Batches:
         return self.augment(pixels.to(torch.float32) / 255, seed, self.data.preprocessing.standardise), y
 
 
+class Numbered(Protocol):
+    """Batches by (epoch, step); the length is the number of steps an epoch."""
+
+    def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Images and labels."""
+
+    def __len__(self) -> int: ...
+
+
 class Steps:
     """A number of batches of a source as one epoch, over as many of the source's epochs as that takes.
 
     How long a training lasts is then counted in steps, whatever the number of images.
     """
 
-    def __init__(self, source: Batches, count: int) -> None:
+    def __init__(self, source: Numbered, count: int) -> None:
         if count < 1:
             raise InputError("at least one step", str(count))
         self.source, self.count = source, count

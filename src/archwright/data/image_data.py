@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from archwright.data.images import resize_arrays
 from archwright.data.preprocessing import Preprocessing
-from archwright.data.raw import Labels, PixelSource, RawImages, Source
+from archwright.data.raw import Labels, MemoryPixels, PixelSource, RawImages, Source
 from archwright.data.registry import datasets
 from archwright.data.splits import Parts, Shares
 from archwright.data.splits import split as cut
@@ -99,6 +100,16 @@ class ImageData:
         )
         return f"{text}; {len(self.skipped):,} bad images skipped" if self.skipped else text
 
+    def resized(self, size: int) -> ImageData:
+        """The same images and parts at another size, in memory."""
+        return replace(
+            self,
+            preprocessing=replace(self.preprocessing, image_size=size),
+            train=_resized(self.train, size),
+            validation=_resized(self.validation, size),
+            test=_resized(self.test, size),
+        )
+
     def normalise(self, pixels_uint8: Tensor) -> Tensor:
         """uint8 pixels (n, C, H, W) to normalised float32."""
         return self.preprocessing.normalise(pixels_uint8)
@@ -106,6 +117,11 @@ class ImageData:
     def preprocess(self, image: Image.Image) -> Tensor:
         """Any image to a network's input (1, C, H, W)."""
         return self.preprocessing.preprocess(image)
+
+
+def _resized(split: Split, size: int) -> Split:
+    every = np.arange(len(split))
+    return Split(MemoryPixels(resize_arrays(split.pixels(every).numpy(), size)), split.labels, every)
 
 
 def load(
@@ -130,6 +146,8 @@ def load(
     """
     _check_arguments(seed, image_size)
     name, _, argument = spec.partition(":")
+    if name not in datasets:
+        _suggest_kind(spec)
     source: Source = datasets.get(name)
     raw = source(argument, image_size=image_size, skip_bad=skip_bad, cache_dir=cache_dir)
     return from_raw(raw, spec, seed=seed, split=split)
@@ -149,6 +167,15 @@ def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) 
         fingerprint=_fingerprint(raw, parts, seed),
         skipped=raw.skipped,
     )
+
+
+def _suggest_kind(spec: str) -> None:
+    """Say how a path is given, where ``spec`` is one."""
+    path = Path(spec)
+    kind = "folder" if path.is_dir() else "npz" if path.suffix == ".npz" and path.is_file() else None
+    if kind is not None:
+        what = "a folder" if kind == "folder" else "an archive"
+        raise InputError(f"{kind}:PATH for {what}", f"its bare path {spec!r}", f"Write {kind}:{spec}")
 
 
 def _check_arguments(seed: int, image_size: int | None) -> None:

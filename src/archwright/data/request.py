@@ -36,7 +36,7 @@ class DataRequest:
         return (str(Path(argument).absolute()),) if kind in ("folder", "npz", "kept") else ()
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=6)
 def load_data(request: DataRequest) -> ImageData:
     """The images, loaded once a process."""
     if request.spec.startswith(KEPT):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from archwright.costs.measure import Timing
-from archwright.data import Batches
+from archwright.data import Batches, ImageData
 from archwright.ensembles import Ensemble, EnsembleReport, Mean
 from archwright.models import Model, load_member
-from archwright.runs.files import write_json
+from archwright.runs.files import Json, write_json
 from archwright.search.context import Context
 from archwright.search.jobs import measure, train_network, training_job
 from archwright.search.values import Trained
@@ -59,6 +59,8 @@ def keep_answer(
     epochs: int,
     *,
     onnx: bool = False,
+    data: ImageData | None = None,
+    known: Mapping[str, Json] | None = None,
 ) -> Trained:
     """Validate and test a trained ``network``, and save it as ``artifacts/NAME.safetensors`` (and ``.onnx``).
 
@@ -70,8 +72,10 @@ def keep_answer(
         name: of the files.
         epochs: that it was trained for.
         onnx: whether to write an ONNX file, too; needs the extra of that name.
+        data: the images as this network is shown them, where that is not as the task has them.
+        known: what else the model's file is to say of it.
     """
-    data, device = context.task.data, context.device.name
+    data, device = context.task.data if data is None else data, context.device.name
     validation, test = (measure(network, data, split, device) for split in ("validation", "test"))
     path = context.run.artifact(f"{name}.safetensors")
     trained = Trained(
@@ -84,7 +88,7 @@ def keep_answer(
         onnx=f"artifacts/{name}.onnx" if onnx else None,
     )
     model = Model(network, context.task.space_text, architecture, scale, data.preprocessing)
-    model.measured = trained.model_dump(mode="json", exclude={"model", "onnx"})
+    model.measured = {**trained.model_dump(mode="json", exclude={"model", "onnx"}), **(known or {})}
     model.save(path)
     if onnx:
         model.export(path.with_suffix(".onnx"))

@@ -96,9 +96,19 @@ class Task:
             return DataRequest(f"{KEPT}{(self.home or Path()).absolute() / DATA_FILE}", c.seed)
         return DataRequest(c.data, c.seed, c.image_size, c.skip_bad, c.split)
 
+    def data_at(self, image_size: int) -> ImageData:
+        """The same images and parts at another size; those given in memory are resized from the size they have."""
+        if self.given is not None or self.data_request.spec.startswith(KEPT):
+            return self.data if self.data.image_size == image_size else self.data.resized(image_size)
+        return load_data(replace(self.data_request, image_size=image_size))
+
     def augmentation(self, **changes_to_default: Any) -> Augment | None:
         """What is done to training images; a method may want the default one changed, but not what a user asked for."""
-        found = find_augmentation(self.configuration.augment, self.data)
+        return self.augmentation_of(self.data, **changes_to_default)
+
+    def augmentation_of(self, data: ImageData, **changes_to_default: Any) -> Augment | None:
+        """The same for the images at another size."""
+        found = find_augmentation(self.configuration.augment, data)
         if self.configuration.augment == "default" and isinstance(found, Augmentation):
             return replace(found, **changes_to_default)
         return found

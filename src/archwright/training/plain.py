@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from archwright.errors import InputError
 from archwright.runs.checkpoints import CheckpointStore
@@ -17,6 +18,9 @@ from archwright.training.loop import Position, Stateful, Step, drive
 from archwright.training.losses import classification_loss
 from archwright.training.recipe import Recipe
 from archwright.training.schedule import Schedule
+
+FACTOR = "factor"
+"""Of a group of parameters: what the schedule's learning rate is multiplied by."""
 
 
 class BatchSource(Protocol):
@@ -30,7 +34,21 @@ class BatchSource(Protocol):
 
 def make_optimizer(parameters: Iterable[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
     """The optimiser of a recipe over all trainable parameters, in one group (the papers decay everything)."""
-    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    return _optimizer([{"params": [parameter for parameter in parameters if parameter.requires_grad]}], recipe)
+
+
+def _optimizer_of(network: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    """The optimiser of a network, whose last linear layer may have a learning rate of its own."""
+    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    if recipe.head_lr == 1.0 or not linear:
+        return make_optimizer(network.parameters(), recipe)
+    head = list(linear[-1].parameters())
+    own = {id(parameter) for parameter in head}
+    rest = [one for one in network.parameters() if one.requires_grad and id(one) not in own]
+    return _optimizer([{"params": rest}, {"params": head, FACTOR: recipe.head_lr}], recipe)
+
+
+def _optimizer(trainable: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(
             trainable,
@@ -68,10 +86,12 @@ def plain_step(
             images = images.contiguous(memory_format=torch.channels_last)
         if not network.training:
             network.train()
+        if recipe.frozen_norms:
+            freeze_norms(network)
         if recipe.drop_path > 0:
             network.drop_path = recipe.drop_path * position.progress  # type: ignore[assignment]
         for group in optimizer.param_groups:
-            group["lr"] = schedule(position)
+            group["lr"] = group.get(FACTOR, 1.0) * schedule(position)
 
         with _autocast(where, recipe):
             logits, loss = _forward(network, images, labels, recipe, teacher)
@@ -110,7 +130,7 @@ def train(
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     if teacher is not None:
         teacher.to(device)
-    optimizer = make_optimizer(network.parameters(), recipe)
+    optimizer = _optimizer_of(network, recipe)
     state: dict[str, Stateful] = {"network": network, "optimizer": optimizer}
     ema = Ema(network, recipe.ema_decay) if recipe.ema_decay > 0 else None
     if ema is not None:
@@ -168,6 +188,13 @@ def _forward(
             auxiliary, labels, label_smoothing=recipe.label_smoothing
         )
     return logits, loss
+
+
+def freeze_norms(network: nn.Module) -> None:
+    """Let batch norms normalise by their running statistics and leave these alone, while the rest is in training."""
+    for module in network.modules():
+        if isinstance(module, _BatchNorm):
+            module.eval()
 
 
 def _autocast(device: torch.device, recipe: Recipe) -> AbstractContextManager[Any]:

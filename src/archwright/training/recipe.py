@@ -43,6 +43,12 @@ class Recipe(BaseModel):
         default=0.0, ge=0, le=1, description="weight of the teacher's answer against the label's"
     )
     distill_temperature: float = Field(default=1.0, gt=0, description="temperature of both answers in distillation")
+    head_lr: float = Field(
+        default=1.0, gt=0, description="learning rate of the last linear layer, as a multiple of the others'"
+    )
+    frozen_norms: bool = Field(
+        default=False, description="batch norms keep their statistics and normalise by them: for pretrained weights"
+    )
     channels_last: bool = Field(default=True, description="keep images channels last in memory: faster on CPU and GPU")
 
     @model_validator(mode="after")

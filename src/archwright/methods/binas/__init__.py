@@ -1,1 +1,1 @@
-"""BINAS in two plans: ``method.py`` is the method, ``fast.py`` and ``paper.py`` its plans, the rest what they use."""
+"""BINAS in three plans: ``method.py`` is the method, ``fast.py``, ``paper.py`` and ``pretrained.py`` its plans."""

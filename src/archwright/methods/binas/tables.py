@@ -59,9 +59,7 @@ class Tables:
     @property
     def timing(self) -> Timing:
         """How latencies are measured."""
-        o = self.options
-        processor = self.context.device.name if o.backend == "eager" else "cpu"
-        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats, processor=processor)
+        return timing_of(self.options, self.context)
 
     @cached_property
     def counted(self) -> StagedCosts:
@@ -115,7 +113,7 @@ class Tables:
         least, most = costs.problem(self.space).cost_range("latency_ms")
         where = f"{table.provenance.device} ({table.provenance.backend}, {table.provenance.threads} thread(s))"
         context.progress.say(f"Networks of this space take {least:.3g} to {most:.3g} ms on {where}.")
-        timed = self.options.verify and _measured_here(table)
+        timed = self.options.verify and measured_here(table)
         reference = latency_of(self.space, self.space.lightest(), table).median_ms if timed else None
         chosen = [] if context.configuration.limits else with_room(self.choose_limits(table), reference)
         if chosen:
@@ -162,11 +160,17 @@ class Tables:
     def clock(self) -> Clock | None:
         """Times networks here; None where nothing is to be timed, or the table is of another device."""
         table, reference = self.latency, self.result.reference_ms
-        if reference is None or not _measured_here(table):
+        if reference is None or not measured_here(table):
             if self.options.verify:
                 self.context.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
             return None
         return Clock(self.space, table, reference, self.context.progress, self.context.stop)
+
+
+def timing_of(options: BinasOptions, context: Context) -> Timing:
+    """How latencies are measured, by the options."""
+    processor = context.device.name if options.backend == "eager" else "cpu"
+    return Timing(options.backend, options.latency_threads, repeats=options.latency_repeats, processor=processor)
 
 
 def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
@@ -180,6 +184,6 @@ def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
     return [round(factor * limit, 4) for limit in limits_ms]
 
 
-def _measured_here(table: LatencyTable) -> bool:
+def measured_here(table: LatencyTable) -> bool:
     """Whether this machine has the device of ``table``."""
     return table.provenance.device == device_name(table.provenance.processor)

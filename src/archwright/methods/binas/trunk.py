@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -72,7 +73,7 @@ class Trained:
         return {**vars(self), "losses": [round(loss, 5) for loss in self.losses.tolist()]}
 
     @classmethod
-    def from_json(cls, values: Json) -> Trained:
+    def from_json(cls, values: Json) -> Self:
         """Inverse of :meth:`to_json`."""
         return cls(**{**values, "losses": np.array(values["losses"])})
 

@@ -1,0 +1,529 @@
+"""The plan of BINAS from pretrained weights: what is known first, then networks around it, for few images.
+
+1. ``floor``: a logistic regression on the frozen network's features at every image size, seen after seconds. No answer
+   is below it on validation where the whole network keeps the limit.
+2. ``table``: which image sizes the limits allow, and one latency table for them.
+3. ``plan``: training steps are timed, and the passes over the images are counted, cut to the minutes there are.
+4. ``trunk``: the whole network is fine-tuned, every batch at another of the sizes.
+5. ``elastic``: depths and the expansions of the last stages around it, trained together to answer as the trunk does;
+   then what each single change costs.
+6. ``train``: for each limit the exact best network at every size by these costs; the most promising ones are tuned,
+   each for itself, as what is best in the supernet is not always best alone.
+7. ``choose``: what was trained is timed, and every limit gets the best on validation within it, so that a looser limit
+   is never worse.
+
+Steps are counted in the plan, so a killed run goes on to the same answer.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archwright.costs.limits import met
+from archwright.costs.measure import Timing, measure
+from archwright.data.augmentation import Augment
+from archwright.errors import InfeasibleError
+from archwright.export import has_onnx
+from archwright.methods.binas.fast import LABEL_SMOOTHING as PLAIN_SMOOTHING
+from archwright.methods.binas.fast import LEARNING_RATE as PLAIN_RATE
+from archwright.methods.binas.fast import ChooseResult
+from archwright.methods.binas.options import BinasOptions, Summary
+from archwright.methods.binas.sizes import SizedTables
+from archwright.methods.binas.trunk import order
+from archwright.methods.binas.tuning import Sized, Tuner
+from archwright.pretrained import Weights
+from archwright.runs.files import Json, write_json
+from archwright.search.answer import Beside, Candidate
+from archwright.search.beside import PlainNetwork
+from archwright.search.context import Context
+from archwright.search.final import keep_answer
+from archwright.search.jobs import measure as accuracy_of
+from archwright.search.method import Stage
+from archwright.search.values import StageResult
+from archwright.solvers import milp
+from archwright.solvers.pareto import front
+from archwright.solvers.problem import Solution, StagedChoice
+from archwright.spaces.mbconv import MbConv
+from archwright.supernets.elastic import ElasticSupernet
+from archwright.training import Recipe
+
+FLOOR = "frozen features + logistic regression"
+TRUNK_EPOCHS, ELASTIC_EPOCHS, TUNED_EPOCHS = 4.0, 2.0, 3.0
+"""Passes over the training images: of the trunk, of the supernet, of each candidate."""
+FEWEST_STEPS = 30
+"""Of a training, however few the images are."""
+LEAST_LOSS = 0.003
+"""Cross entropy that a change is thought to cost at least: nothing is left out for the noise of few images."""
+CANDIDATES = 2
+"""Networks that are tuned for each limit, at most."""
+MOST_MINUTES = 60.0
+"""Of a search that was given none."""
+MOST_PATIENCE = 3.0
+"""With minutes to spare trainings are longer, by so many times at most."""
+FIXED_SECONDS, IMAGE_MS = 75.0, 18.0
+"""What a search takes beside training, and an image of a training step, on one core: an estimate before timing."""
+KEPT_BACK = 0.08
+"""Part of the minutes that is kept for timing, testing and saving."""
+TIMED_STEP = 5
+"""Repeats of a timed training step."""
+
+
+class FloorResult(StageResult):
+    """What was started from, and the accuracy of frozen features on validation by image size."""
+
+    pretrained: dict[str, Any]
+    validation_accuracy: dict[int, float]
+
+
+class TuningPlan(StageResult):
+    """Steps of every training, and what they were counted by.
+
+    Attributes:
+        step_ms: of the whole network, by size.
+        factor: how much longer or shorter trainings are than usual, by the minutes there are.
+    """
+
+    step_ms: dict[int, float]
+    factor: float
+    trunk_steps: int
+    elastic_steps: int
+    tuned_steps: int
+    plain_steps: int
+
+
+class ElasticResult(StageResult):
+    """What changes of the whole network cost: cross entropy on validation above the whole network's.
+
+    Attributes:
+        base: cross entropy of the whole network, by size.
+        depths: (S, D), of a stage cut to that depth; 0 where it has no such depth.
+        blocks: (S, D, C), of a block with that configuration.
+    """
+
+    base: dict[int, float]
+    depths: list[list[float]]
+    blocks: list[list[list[float]]]
+
+
+class TrunkResult(StageResult):
+    """Accuracy of the fine-tuned network on validation, by size."""
+
+    validation_accuracy: dict[int, float]
+
+
+class TunedResult(StageResult):
+    """Names of the networks that were tuned."""
+
+    networks: list[str]
+
+
+@dataclass
+class PretrainedPlan:
+    """The stages between the check and the answer."""
+
+    context: Context
+    options: BinasOptions
+    weights: Weights
+    tables: SizedTables
+
+    @cached_property
+    def tuner(self) -> Tuner:
+        """What trains."""
+        return Tuner(self.context, self.weights)
+
+    @property
+    def plain_recipe(self) -> Recipe:
+        """Of the plain network beside, which starts from scratch."""
+        return self.context.task.recipe.changed(
+            epochs=1,
+            warmup_epochs=0.1,
+            lr=PLAIN_RATE,
+            batch_size=self.tuner.recipe.batch_size,
+            label_smoothing=PLAIN_SMOOTHING,
+        )
+
+    @property
+    def augment(self) -> Augment | None:
+        """Of the plain network beside."""
+        return self.context.task.augmentation()
+
+    def check(self) -> None:
+        """The images must load at every size that is looked at."""
+        _ = self.tuner.recipe
+        self.tuner.data(self.tables.allowed[-1])
+
+    def estimate_seconds(self) -> float:
+        """What the user spends; without minutes, by the images there are."""
+        minutes, images = self.context.configuration.minutes, len(self.context.task.data.train)
+        limits = len(self.context.configuration.limit_sets) if self.context.configuration.limits else 2
+        passes = TRUNK_EPOCHS + 2 * ELASTIC_EPOCHS + CANDIDATES * limits * TUNED_EPOCHS
+        rough = FIXED_SECONDS + passes * images * IMAGE_MS / 1000
+        return 60 * minutes if minutes else min(60 * MOST_MINUTES, rough)
+
+    def stages(self) -> list[Stage]:
+        """In order."""
+        return [
+            Stage("floor", "frozen features", self._floor),
+            Stage("table", "latency table", self.tables.make),
+            Stage("plan", "plan", self._plan),
+            Stage("trunk", "fine-tune the whole network", self._trunk),
+            Stage("elastic", "networks around it", self._elastic),
+            Stage("train", "tune candidates", self._train),
+            Stage("choose", "choose", self._choose),
+        ]
+
+    # --- before training ---
+
+    def _floor(self) -> FloorResult:
+        """Logistic regression on frozen features, size by size."""
+        context, facts = self.context, self.weights.facts()
+        context.progress.say(
+            f"Starting from {facts['name']}, trained on ImageNet: {facts['origin']}; licence: {facts['licence']}; "
+            f"SHA-256 {facts['sha256'][:16]}... (--pretrained none starts from scratch)."
+        )
+        if context.task.data.image_channels == 1:
+            context.progress.say("The images are grey and the weights are for colour: they get three equal channels.")
+        found = {}
+        with context.progress.task("frozen features", len(self.tables.allowed)) as bar:
+            for size in self.tables.allowed:
+                context.stop.check()
+                nothing = {"costs": {}, "latency_ms": 0.0}  # not measured yet
+                found[size] = self.tuner.floor(self.tables.space(size), **nothing).validation_accuracy
+                bar.advance()
+        shown = ", ".join(f"{accuracy:.1f} % at {size} px" for size, accuracy in found.items())
+        context.progress.say(f"Frozen features and logistic regression have {shown} on validation.")
+        return FloorResult(pretrained=facts, validation_accuracy=found)
+
+    def _plan(self) -> TuningPlan:
+        """Time training steps, and cut the trainings to the minutes there are."""
+        context, sizes, images = self.context, self.tables.result.sizes, len(self.context.task.data.train)
+        begin, worked = time.perf_counter(), self._clock()
+        step_ms = {size: self._step_ms(size) for size in sizes}
+        share = min(1.0, (self._clock() - worked) / (time.perf_counter() - begin))
+        batch = self.tuner.recipe.batch_size
+        mean, longest = float(np.mean(list(step_ms.values()))), max(step_ms.values())
+        passes = (TRUNK_EPOCHS, ELASTIC_EPOCHS, TUNED_EPOCHS)
+        usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in passes]
+        tuned = CANDIDATES * len(self.tables.limit_sets) + 1  # the plain network has as long as a candidate
+        seconds = (usual[0] * mean + usual[1] * 2 * mean + usual[2] * longest * tuned) / 1000
+        spent = time.time() - context.run.events()[0]["time"]
+        left = ((1 - KEPT_BACK) * 60 * (context.configuration.minutes or MOST_MINUTES) - spent) * share
+        factor = float(np.clip(left / seconds, 0.05, MOST_PATIENCE if context.configuration.minutes else 1.0))
+        trunk, elastic, own = (max(1, round(factor * steps)) for steps in usual)
+        shape = context.task.data.image_channels, context.task.data.image_size
+        plain = measure(PlainNetwork(context.task.data), (shape[0], shape[1], shape[1]), self._timing()).median_ms
+        context.progress.say(
+            f"Plan: {trunk} steps for the whole network, {elastic} for those around it, {own} for each candidate; "
+            f"about {factor * seconds / share:.3g} s."
+        )
+        return TuningPlan(
+            step_ms=step_ms,
+            factor=factor,
+            trunk_steps=trunk,
+            elastic_steps=elastic,
+            tuned_steps=own,
+            plain_steps=max(1, round(own * mean / plain)),
+        )
+
+    def _step_ms(self, size: int) -> float:
+        network = self.weights.network(self.context.task.data.classes, size)
+        return measure(network, (3, size, size), self._timing()).median_ms
+
+    def _timing(self) -> Timing:
+        device, batch = self.context.device, self.tuner.recipe.batch_size
+        return Timing(
+            threads=device.threads, batch=batch, warm_up=1, repeats=TIMED_STEP, training=True, processor=device.name
+        )
+
+    def _clock(self) -> float:
+        """Seconds of this process; on the wall where several threads or another device share the work."""
+        device = self.context.device
+        return time.process_time() if device.threads == 1 and device.name == "cpu" else time.perf_counter()
+
+    @property
+    def plan(self) -> TuningPlan:
+        """As it was made and kept."""
+        return TuningPlan.model_validate(self.context.run.stage_result("plan"))
+
+    @property
+    def plain_steps(self) -> int:
+        """Steps of the plain network beside: what fits into the time of one candidate."""
+        return self.plan.plain_steps
+
+    # --- training ---
+
+    @property
+    def spaces(self) -> list[MbConv]:
+        """The networks at each searched size, the smallest first."""
+        return [self.tables.space(size) for size in self.tables.result.sizes]
+
+    def _known(self, space: MbConv, choice: StagedChoice) -> dict[str, Any]:
+        """Costs by the table."""
+        costs = self.tables.costs(space.scale.image_size).evaluate(choice)[1]
+        return {"costs": {name: float(cost) for name, cost in costs.items()}, "latency_ms": float(costs["latency_ms"])}
+
+    def _trunk(self) -> TrunkResult:
+        known = [self._known(space, space.to_choice(space.heaviest())) for space in self.spaces]
+        found = {
+            one.image_size: one.validation_accuracy
+            for one in self.tuner.trunk(self.spaces, self.plan.trunk_steps, known)
+        }
+        shown = ", ".join(f"{accuracy:.1f} % at {size} px" for size, accuracy in found.items())
+        self.context.progress.say(f"Fine-tuned, the whole network has {shown} on validation.")
+        return TrunkResult(validation_accuracy=found)
+
+    def _elastic(self) -> ElasticResult:
+        """Train the supernet, then measure what each single change of the whole network costs, at the middle size."""
+        spaces, tuner = self.spaces, self.tuner
+        supernet = tuner.elastic(spaces, self.plan.elastic_steps)
+        space = spaces[len(spaces) // 2]
+        whole = space.to_choice(space.heaviest())
+        changes = single_changes(space)
+        losses = tuner.losses(supernet, space.scale.image_size, [whole, *changes.values()])
+        depths, blocks = np.zeros(space.shape[:2]), np.zeros(space.shape)
+        for place, loss in zip(changes, losses[1:], strict=True):
+            (depths if len(place) == 2 else blocks)[place] = max(LEAST_LOSS, loss - losses[0])
+        base = {one.scale.image_size: float(tuner.losses(supernet, one.scale.image_size, [whole])[0]) for one in spaces}
+        return ElasticResult(base=base, depths=depths.tolist(), blocks=blocks.tolist())
+
+    def _supernet(self) -> ElasticSupernet:
+        return self.tuner.elastic(self.spaces, self.plan.elastic_steps)
+
+    def _train(self) -> TunedResult:
+        """Propose for each limit, the tightest first, and tune what is proposed."""
+        supernet, names = self._supernet(), list[str]()
+        self._keep_fronts()
+        for limits in sorted(self.tables.limit_sets, key=lambda one: list(one.values())):
+            for one in self._propose(limits):
+                space = self.tables.space(one["image_size"])
+                known = {"costs": one["costs"], "latency_ms": one["latency_ms"]}
+                architecture = space.parse(one["architecture"])
+                found = self.tuner.tuned(architecture, space, self.plan.tuned_steps, supernet, **known)
+                where = ", ".join(f"{name} {limit:.3g}" for name, limit in limits.items())
+                if found.name not in names:
+                    self.context.progress.say(f"{where}: {self._sentence(found)}")
+                    names.append(found.name)
+        return TunedResult(networks=names)
+
+    def _sentence(self, one: Sized) -> str:
+        space = self.tables.space(one.image_size)
+        whole, own = space.heaviest(), space.parse(one.architecture)
+        blocks = f"{sum(map(len, own.stages))} of {sum(map(len, whole.stages))} blocks"
+        shape = "the whole network" if own == whole else f"{blocks}, {one.costs['params'] / 1e6:.2f} million parameters"
+        return (
+            f"{shape} at {one.image_size} px, {one.latency_ms:.3g} ms: {one.validation_accuracy:.1f} % on validation."
+        )
+
+    def _values(self, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64], None, float]:
+        """Of blocks and depths, none of widths, and of the whole network: minus what they cost."""
+        found = ElasticResult.model_validate(self.context.run.stage_result("elastic"))
+        return -np.array(found.blocks), -np.array(found.depths), None, -found.base[size]
+
+    def _keep_fronts(self) -> None:
+        """Write the union of the sizes' exact fronts: no network of any size is quicker and promises more."""
+        points: list[dict[str, Any]] = []
+        for space in self.spaces:
+            size = space.scale.image_size
+            found = front(self.tables.costs(size, *self._values(size)), "latency_ms")
+            choices = found.choices()
+            points += [
+                {
+                    "image_size": size,
+                    "architecture": str(space.from_choice(choices[n])),
+                    "latency_ms": ms,
+                    "loss": -value,
+                }
+                for n, (ms, value) in enumerate(zip(found.costs.tolist(), found.values.tolist(), strict=True))
+            ]
+        points.sort(key=lambda one: (one["latency_ms"], one["loss"]))
+        best, union = np.inf, []
+        for one in points:
+            if one["loss"] < best:
+                best = one["loss"]
+                union.append(one)
+        write_json(self.context.run.artifact("front.json"), {"certificate": "exact", "points": union})
+
+    def _propose(self, limits: dict[str, float]) -> list[Json]:
+        """The exact best at each size within ``limits``, the most promising first; kept, as timing does not repeat."""
+        log, key = self.context.run.items("proposals"), json.dumps(limits)
+        if key not in log.done:
+            found = [one for one in (self._fitting(space, limits) for space in self.spaces) if one is not None]
+            if not found:
+                raise InfeasibleError(
+                    f"no network within {limits} was found at {', '.join(map(str, self.tables.result.sizes))} px. "
+                    "Raise the limit, or search on a quieter machine."
+                )
+            found.sort(key=lambda one: -one["value"])
+            log.record(key, found[:CANDIDATES])
+        proposals: list[Json] = log.done[key]
+        return proposals
+
+    def _fitting(self, space: MbConv, limits: dict[str, float]) -> Json | None:
+        """The best network of one size, timed and stepped down where there is a clock; None where there is none."""
+        size = space.scale.image_size
+        problem, clock = self.tables.costs(size, *self._values(size)), self.tables.clock_at(size)
+
+        def solve(within: dict[str, float]) -> Solution:
+            return milp.solve(problem, within)
+
+        timed = None
+        try:
+            if clock is None:
+                solution = solve(limits)
+            else:
+                solution, timed, _ = clock.step_down(solve, limits, problem.cost_range("latency_ms")[0])
+        except InfeasibleError:
+            return None
+        return {
+            "architecture": str(space.from_choice(solution.choice)),
+            "image_size": size,
+            "costs": dict(solution.costs),
+            "latency_ms": solution.costs["latency_ms"] if timed is None else timed.median_ms,
+            "value": solution.value,
+        }
+
+    # --- choosing ---
+
+    def _pool(self) -> list[Sized]:
+        """All networks an answer may be: tuned ones, the trunk and the floor at the searched sizes."""
+        sizes = self.tables.result.sizes
+        return [one for one in self.tuner.trained().values() if one.image_size in sizes]
+
+    def _choose(self) -> ChooseResult:
+        """Time what was trained, give every limit the best within it, test and save these."""
+        context, pool = self.context, self._pool()
+        with context.progress.task("timing and testing", len(pool)) as bar:
+            known = {}
+            for one in pool:
+                known[one.name] = self._timed(one)
+                bar.advance()
+        chosen = []
+        for limits in self.tables.limit_sets:
+            within = [one for one in pool if met(limits, known[one.name]["costs"])]
+            if not within:
+                context.progress.say(
+                    f"Warning: nothing keeps {limits} as timed now; the quickest network is taken. "
+                    "Measure again on a quiet machine: archwright runs resume RUN --remeasure"
+                )
+                within = [min(pool, key=lambda one: known[one.name]["costs"]["latency_ms"])]
+            best = max(within, key=order)
+            fields = {name: value for name, value in known[best.name].items() if name != "costs"}
+            chosen.append({"limits": limits, **fields, **self._kept(best)})
+        return ChooseResult(models=chosen)
+
+    def _timed(self, one: Sized) -> dict[str, Json]:
+        """What a network costs by the table, and its latency here; timed once for all networks of one shape."""
+        space, clock, log = (
+            self.tables.space(one.image_size),
+            self.tables.clock_at(one.image_size),
+            self.context.run.items("timed"),
+        )
+        architecture, key = space.parse(one.architecture), f"{one.image_size} {one.architecture}"
+        if key not in log.done:
+            self.context.stop.check()
+            log.record(key, None if clock is None else clock.time(architecture).model_dump())
+        timed = log.done[key]
+        predicted = self._known(space, space.to_choice(architecture))["costs"]
+        latency = predicted["latency_ms"] if timed is None else timed["median_ms"]
+        return {
+            "architecture": one.architecture,
+            "image_size": one.image_size,
+            "costs": {**predicted, "latency_ms": latency},
+            "predicted_latency_ms": predicted["latency_ms"],
+            "measured_latency_ms": timed,
+            "memory_bytes": round(predicted["memory_bytes"]),
+            "details": {"steps": one.steps, "network": one.name, "image_size": one.image_size},
+        }
+
+    def _kept(self, one: Sized) -> dict[str, Json]:
+        """Tested and saved once."""
+        log, tuner = self.context.run.items("kept"), self.tuner
+        if one.name not in log.done:
+            space = self.tables.space(one.image_size)
+            epochs = round(one.steps * tuner.recipe.batch_size / len(self.context.task.data.train))
+            kept = keep_answer(
+                self.context,
+                tuner.load(one.weights),
+                space.parse(one.architecture),
+                space.scale,
+                f"model-{len(log.done) + 1}",
+                epochs,
+                onnx=has_onnx(),
+                data=tuner.data(one.image_size),
+                known={"pretrained": self.weights.facts()},
+            )
+            log.record(one.name, kept.model_dump(mode="json"))
+        found: dict[str, Json] = log.done[one.name]
+        return found
+
+    def beside(self) -> dict[str, Beside]:
+        """The floor at the size where it is best on validation, whatever its latency."""
+        floors = [one for name, one in self.tuner.trained().items() if name.startswith("floor-")]
+        best = max(floors, key=order)
+        data = self.tuner.data(best.image_size)
+        test = accuracy_of(self.tuner.load(best.weights), data, "test", self.context.device.name)
+        return {
+            FLOOR: Beside(
+                accuracy=test.percent,
+                accuracy_interval=(test.low, test.high),
+                accuracy_on=f"{data.name} test, {test.count} images",
+                validation_accuracy=best.validation_accuracy,
+                image_size=best.image_size,
+            )
+        }
+
+    def models(self) -> list[dict[str, Any]]:
+        """Each limit with its network: fields of a candidate, but for what can be counted."""
+        return ChooseResult.model_validate(self.context.run.stage_result("choose")).models
+
+    def summary(self) -> Summary:
+        """What the answer says beside the models."""
+        run, trained = self.context.run, self.tuner.trained()
+        shown, best = list[Candidate](), -np.inf
+        pool = [(one, self._timed(one)) for one in self._pool()]
+        for one, known in sorted(pool, key=lambda pair: (pair[1]["costs"]["latency_ms"], -pair[0].validation_accuracy)):
+            if one.validation_accuracy > best:
+                best = one.validation_accuracy
+                latency = known["costs"]["latency_ms"]
+                size = {"image_size": one.image_size}
+                shown.append(
+                    Candidate(architecture=one.architecture, validation_accuracy=best, latency_ms=latency, details=size)
+                )
+        facts = FloorResult.model_validate(run.stage_result("floor"))
+        start = facts.pretrained
+        tuned = TunedResult.model_validate(run.stage_result("train")).networks
+        origin = f"{start['origin']}; licence: {start['licence']}; SHA-256 {start['sha256']}"
+        details = {
+            "insights": [
+                f"Started from {start['name']} ({origin}).",
+                *(self._sentence(trained[name]) for name in tuned),
+            ],
+            "plan": self.plan.model_dump(),
+            "pretrained": start,
+            "floor": facts.validation_accuracy,
+            "certificate": "exact: the union of the exact fronts of all sizes is artifacts/front.json",
+        }
+        return Summary(shown, len(trained), details)
+
+
+def single_changes(space: MbConv) -> dict[tuple[int, ...], StagedChoice]:
+    """The whole network with one change each: (stage, depth - 1) for a depth, (stage, block, configuration) else."""
+    whole, found = space.to_choice(space.heaviest()), dict[tuple[int, ...], StagedChoice]()
+    for stage, depths in enumerate(space.stage_depths):
+        for depth in depths[:-1]:
+            changed = whole.depths.copy()
+            changed[stage] = depth
+            found[stage, depth - 1] = StagedChoice.masked(changed, whole.configurations)
+    for stage, block, configuration in np.argwhere(space.allowed).tolist():
+        if configuration != whole.configurations[stage, block]:
+            chosen = whole.configurations.copy()
+            chosen[stage, block] = configuration
+            found[stage, block, configuration] = StagedChoice(whole.depths, chosen)
+    return found

@@ -1,0 +1,319 @@
+"""BINAS from pretrained weights, with a tiny start and steady clocks: sizes, limits, the floor, kills and bad input."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import archwright as aw
+from archwright.costs.limits import met
+from archwright.costs.measure import Timing
+from archwright.errors import InfeasibleError, InputError, Interrupted
+from archwright.methods.binas import method, pretrained, sizes, tuning
+from archwright.methods.binas.method import start_of
+from archwright.methods.binas.pretrained import FLOOR, single_changes
+from archwright.methods.binas.sizes import searched, sizes_for
+from archwright.models import load_classifier, load_member
+from archwright.pretrained import Start, Weights
+from archwright.runs.progress import Progress
+from archwright.runs.run import ItemLog
+from archwright.search.answer import Answer
+from archwright.spaces.mbconv import SCALES
+
+TINY = Start(
+    "tiny",
+    SCALES["mbconv-8"].changed(
+        stage_widths=(8, 16),
+        stage_strides=(2, 2),
+        activations=("relu6", "relu6"),
+        channels=8,
+        first_width=8,
+        depths=(1, 2),
+        expansions=(2, 3),
+        kernels=(3,),
+        squeeze_excite=(False,),
+        stage_depths=(2, 2),
+        full_stages=1,
+        last_widths=(32,),
+        image_channels=3,
+        width=1.0,
+        norm_eps=1e-3,
+    ),
+    (0.4, 0.5, 0.6),
+    (0.2, 0.25, 0.3),
+    turned=True,
+)
+
+
+class SizedWatch:
+    """Instead of a measurement: a microsecond for each thousand of parameters times input pixels."""
+
+    def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
+        self.ms = sum(parameter.numel() for parameter in module.parameters()) * shape[1] ** 2 / 1e6
+
+    def times_ms(self, repeats: int) -> Any:
+        """The same for every call."""
+        return np.full(repeats, self.ms)
+
+
+class Told(Progress):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        """One line."""
+        self.lines.append(text)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tiny_start() -> Iterator[None]:
+    """A start that is no published one, sizes that are small, and clocks that are steady."""
+    torch.manual_seed(0)
+    state = TINY.network(image_size=16).state_dict()
+    weights = Weights(TINY, state, "0" * 64, "the tests", "none needed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(method, "load_start", lambda _: weights)
+        patch.setattr(sizes, "SIZES", (16, 24))
+        patch.setattr(pretrained, "FEWEST_STEPS", 4)
+        patch.setattr(tuning, "BATCH", 16)
+        for place in ("archwright.costs.tables", "archwright.costs.measure", "archwright.methods.binas.latency"):
+            patch.setattr(f"{place}.Stopwatch", SizedWatch)
+        yield
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Grey images of two classes, bright above and bright below."""
+    root, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
+    for label, name in enumerate(("above", "below")):
+        (root / name).mkdir()
+        for number in range(30):
+            pixels = rng.integers(0, 120, (20, 20))
+            pixels[10 * label : 10 * label + 10] += 100
+            Image.fromarray(pixels.astype(np.uint8)).save(root / name / f"{number:02d}.png")
+    return f"folder:{root}"
+
+
+LIMITS = [0.75, 2.0]
+
+
+def search(folder: Path, data: str, **settings: Any) -> Answer:
+    given = {"limits": {"latency_ms": LIMITS}, "verify": False, **settings}
+    return aw.search("binas", run=folder, data=data, pretrained="tiny", threads=1, **given)
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture(scope="module")
+def finished(photos: str, told: Told, tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    return search(tmp_path_factory.mktemp("runs") / "whole", photos, progress=told)
+
+
+def test_every_limit_is_kept_and_no_answer_is_below_the_floor_or_a_tighter_limit(finished: Answer) -> None:
+    assert [one.limits for one in finished.models] == [{"latency_ms": limit} for limit in LIMITS]
+    trained = ItemLog(finished.folder / "items" / "trained.jsonl").done
+    assert {name.split("-")[0] for name in trained} == {"floor", "trunk", "tuned"}
+    for one in finished.models:
+        assert met(one.limits, {"latency_ms": one.latency_ms})
+        whole = {size: trained[f"trunk-{size}"]["latency_ms"] for size in (16, 24) if f"trunk-{size}" in trained}
+        fitting = [size for size, latency in whole.items() if latency <= one.limits["latency_ms"]]
+        floors = [trained[f"floor-{size}"]["validation_accuracy"] for size in fitting]
+        assert one.validation_accuracy >= max(floors, default=0.0)
+        scale = one.load().scale
+        cost = TINY.space(2, scale.image_size).cost(one.load().architecture, scale)
+        assert (one.params, one.macs) == (cost.params, cost.macs)
+    accuracies = [one.validation_accuracy for one in finished.models]
+    assert accuracies == sorted(accuracies)
+    assert accuracies[-1] >= max(finished.details["floor"].values())
+    assert finished.beside[FLOOR].validation_accuracy == max(finished.details["floor"].values())
+
+
+def test_origin_licence_and_hash_are_in_the_run_and_in_the_model_and_said_once(finished: Answer, told: Told) -> None:
+    facts = {"name": "tiny", "sha256": "0" * 64, "origin": "the tests", "licence": "none needed"}
+    assert finished.details["pretrained"] == facts
+    assert load_member(finished.folder / finished.best.model).measured["pretrained"] == facts
+    assert sum("the tests" in line and "none needed" in line for line in told.lines) == 1
+    assert any("three equal channels" in line for line in told.lines)
+    assert any("enlarged" in line and "24 px" in line for line in told.lines)
+
+
+def test_the_front_is_undominated_over_all_sizes(finished: Answer) -> None:
+    points = json.loads((finished.folder / "artifacts" / "front.json").read_text())["points"]
+    latencies, losses = ([point[name] for point in points] for name in ("latency_ms", "loss"))
+    assert latencies == sorted(latencies)
+    assert losses == sorted(losses, reverse=True)
+    assert {point["image_size"] for point in points} <= {16, 24}
+
+
+def test_predict_and_onnx_show_grey_files_as_training_did(finished: Answer, photos: str) -> None:
+    pytest.importorskip("onnxruntime")
+    folder = Path(photos.removeprefix("folder:"))
+    files = sorted(folder.rglob("*.png"))[::7]
+    best = finished.models[-1]
+    size = best.load().scale.image_size
+    expected = []
+    for file in files:
+        with Image.open(file) as image:
+            grey = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR), dtype=np.float32) / 255
+        colour = (np.stack([grey] * 3) - np.array(TINY.mean)[:, None, None]) / np.array(TINY.std)[:, None, None]
+        expected.append(colour[:, ::-1, ::-1].astype(np.float32))
+    with torch.no_grad():
+        wanted = best.load().network(torch.from_numpy(np.stack(expected))).softmax(1)
+    for file in (best.model, best.onnx):
+        found = load_classifier(finished.folder / file).predict(files, top=2)
+        shown = torch.tensor([[dict(one.top)[name] for name in ("above", "below")] for one in found])
+        assert torch.allclose(shown, wanted, atol=1e-4)
+
+
+def test_stopped_anywhere_and_resumed_gives_the_same_answer(
+    finished: Answer, photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, record = tmp_path / "run", tuning.Tuner._record
+    left = {"stages": {"plan", "elastic", "choose"}, "records": {2, 4, 6}}
+    seen = [0]
+
+    def at_stage(event: dict[str, Any]) -> None:
+        if event["kind"] == "stage" and event["name"] in left["stages"]:
+            left["stages"].remove(event["name"])
+            raise Interrupted("here")
+
+    def at_record(self: tuning.Tuner, *given: Any, **known: Any) -> Any:
+        seen[0] += 1
+        if seen[0] in left["records"]:
+            left["records"].remove(seen[0])
+            raise Interrupted("in training")
+        return record(self, *given, **known)
+
+    monkeypatch.setattr(tuning.Tuner, "_record", at_record)
+    result = None
+    try:
+        result = search(folder, photos, callbacks=[at_stage])
+    except Interrupted:
+        for _ in range(10):
+            try:
+                result = aw.resume(folder, callbacks=[at_stage])
+                break
+            except Interrupted:
+                continue
+    assert not left["stages"]
+    assert not left["records"]
+    assert result is not None
+    assert result.models == finished.models
+    assert {name: one.accuracy for name, one in result.beside.items()} == {
+        name: one.accuracy for name, one in finished.beside.items()
+    }
+
+
+def test_a_further_limit_tunes_only_for_itself(finished: Answer, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(finished.folder, folder)
+    before = ItemLog(folder / "items" / "trained.jsonl").done
+    result = aw.resume(folder, latency_ms=[1.2])
+    after = ItemLog(folder / "items" / "trained.jsonl").done
+    assert {name: after[name] for name in before} == before
+    assert [one.limits["latency_ms"] for one in result.models] == [*LIMITS, 1.2]
+
+
+def test_a_limit_below_the_smallest_network_ends_it_before_training(photos: str, tmp_path: Path) -> None:
+    with pytest.raises(InfeasibleError, match="Reachable"):
+        search(tmp_path / "run", photos, limits={"latency_ms": 0.01})
+    assert not (tmp_path / "run" / "stages" / "trunk.json").exists()
+    with pytest.raises(InfeasibleError, match="params"):
+        search(tmp_path / "other", photos, limits={"params": 10})
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"plan": "paper"}, "--plan"),
+        ({"rows": 500}, "--rows"),
+        ({"epochs": 3}, "--epochs"),
+        ({"space": "compact"}, "mbconv"),
+        ({"image_size": 4}, "8 px"),
+    ],
+)
+def test_settings_of_other_plans_are_refused(
+    photos: str, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        search(tmp_path / "run", photos, **settings)
+    assert not (tmp_path / "run").exists()
+
+
+# --- which start, which sizes -----------------------------------------------------------------------------------------
+
+
+def test_photo_folders_start_from_weights_where_they_are_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for size in (20, 40):
+        for number in range(8):
+            (tmp_path / f"{size}" / f"class{number % 2}").mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(np.full((size, size), 30 * number, dtype=np.uint8))
+            image.save(tmp_path / f"{size}" / f"class{number % 2}" / f"{number}.png")
+    monkeypatch.setattr(method, "installed", lambda _: True)
+    photos: dict[str, Any] = {"method": "binas", "data": f"folder:{tmp_path / '40'}", "options": {}}
+    assert start_of(photos) == {"pretrained": "efficientnet-lite0"}
+    for other in (
+        {**photos, "data": f"folder:{tmp_path / '20'}"},
+        {**photos, "data": "digits"},
+        {**photos, "options": {"pretrained": "none"}},
+        {**photos, "options": {"plan": "fast"}},
+        {**photos, "space": "compact"},
+    ):
+        assert start_of(other) == {}
+    monkeypatch.setattr(method, "installed", lambda _: False)
+    assert start_of(photos) == {}
+
+
+def test_sizes_follow_the_images_and_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sizes, "SIZES", (48, 64, 96, 128, 160))
+    assert sizes_for(32, None) == sizes_for(96, None) == (48, 64, 96, 128)
+    assert sizes_for(224, None) == (48, 64, 96, 128, 160)
+    assert sizes_for(96, 80) == (80,)
+    lightest, whole = {48: 0.3, 64: 0.5, 96: 1.0, 128: 1.8}, {48: 0.9, 64: 1.2, 96: 2.1, 128: 3.4}
+    assert searched(lightest, whole, loosest_ms=4.0, tightest_ms=2.0) == [64, 96, 128]
+    assert searched(lightest, whole, loosest_ms=1.5, tightest_ms=1.5) == [64, 96]
+    assert searched(lightest, whole, loosest_ms=0.1, tightest_ms=0.1) == [48]
+
+
+def test_single_changes_are_all_and_only_those() -> None:
+    space = TINY.space(2, 16)
+    whole = space.heaviest()
+    changed = {place: space.from_choice(choice) for place, choice in single_changes(space).items()}
+    assert set(changed) == {(0, 0), (1, 0), (1, 0, 0), (1, 1, 0)}
+    assert set(changed.values()) <= set(space.neighbours(whole))
+    assert len(changed[0, 0].stages[0]) == len(changed[1, 0].stages[1]) == 1
+    assert changed[1, 1, 0].stages[1][1].expansion == 2
+
+
+def test_the_floor_is_the_logistic_regression_that_was_fitted() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    for classes in (2, 3):
+        labels = np.arange(90) % classes
+        features = (rng.normal(size=(90, 32)) + 2 * np.eye(classes, 32)[labels]).astype(np.float32)
+        network = TINY.network(classes, 16)
+        tuning.fit_head(network, features, labels, features, labels)
+        mean, std = features.mean(0), features.std(0) + 1e-6
+        with torch.no_grad():
+            ours = network.end[-1](torch.from_numpy(features)).softmax(1).numpy()
+        others = [LogisticRegression(C=c, max_iter=200).fit((features - mean) / std, labels) for c in tuning.PENALTIES]
+        found = [np.abs(one.predict_proba((features - mean) / std) - ours).max() for one in others]
+        assert min(found) < 1e-3
