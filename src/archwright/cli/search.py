@@ -18,6 +18,13 @@ from archwright.search.registry import methods
 class SearchGroup(click.Group):
     """Lists methods from the registry; a method's module is imported only when its command is used."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options come after the name of a method."""
+        if args and args[0].startswith("--") and args[0] != "--help":
+            named = ", ".join(entry.name for entry in methods)
+            raise click.UsageError(f"Name a method before {args[0]}, as in 'archwright search binas' ({named}).", ctx)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Registered names."""
         return [entry.name for entry in methods]
