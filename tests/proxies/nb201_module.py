@@ -59,6 +59,9 @@ class Network(nn.Module):
         layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes)]
         self.layers = nn.Sequential(*layers)
 
+    def blocks(self) -> list[nn.Module]:
+        return [self.layers[1], *(one for one in self.layers if isinstance(one, Cell | Reduction))]
+
     def forward(self, x: Tensor) -> Tensor:
         return self.layers(x)
 

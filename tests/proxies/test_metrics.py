@@ -10,7 +10,9 @@ import torch.nn.functional as F
 from test_records import small_batch, small_network
 from torch import nn
 
-from archwright.proxies.metrics import LOWEST, linear_regions
+from archwright.proxies.blocks import IDENTITY, entropies, folded, jumps, least_rise, mean_jump
+from archwright.proxies.metrics import LOWEST, distinct_codes, linear_regions, pattern_codes
+from archwright.proxies.records import BlockRecord, ReluRecord
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import score
 
@@ -149,7 +151,7 @@ def test_disconnected_network_has_a_finite_worst_score(name: str) -> None:
 
     scores = score([small_network(), Cut()], small_batch(), [name])
     assert np.isfinite(scores.values).all()
-    if name not in {"params", "macs", "naswot"}:
+    if name not in {"params", "macs", "naswot", "swap", "meco", "expressivity", "progressivity", "trainability"}:
         assert list(scores.best_first(name)) == [0, 1]
 
 
@@ -166,7 +168,7 @@ def test_every_registered_metric_says_what_it_is(name: str) -> None:
     assert proxy.name == name
     assert proxy.direction in (-1, 1)
     assert np.isfinite(proxy.worst)
-    assert sum(part is not None for part in (proxy.term, proxy.pattern, proxy.at_input)) == 1
+    assert sum(part is not None for part in (proxy.term, proxy.pattern, proxy.at_input, proxy.block)) == 1
 
 
 def test_linear_regions_by_hand() -> None:
@@ -174,3 +176,82 @@ def test_linear_regions_by_hand() -> None:
     kernel = torch.tensor([[3, 3, 1, 0], [3, 3, 1, 0], [1, 1, 3, 2], [0, 0, 2, 3]])
     found = linear_regions(torch.stack([kernel, torch.full((4, 4), 3)]).double())
     assert found.tolist() == pytest.approx([3.0, 1.0])
+
+
+def test_swap_by_hand() -> None:
+    """Three units over three images, as in naswot's example: 101, 111, 011; a second layer adds 001 and 101 again."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(2, 3, bias=False), nn.ReLU(), nn.Linear(3, 2, bias=False), nn.ReLU())
+    with torch.no_grad():
+        model[1].weight.copy_(torch.tensor([[1.0, -0.1], [1.0, 1.0], [-0.1, 1.0]]))
+        model[3].weight.copy_(torch.tensor([[1.0, -1.0, 1.0], [1.0, 0.0, 0.0]]))
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]).view(3, 2, 1, 1)
+    hidden = model[2](model[1](x.flatten(1)))
+    patterns = {tuple(row) for row in torch.cat([hidden, model[4](model[3](hidden))], 1).gt(0).T.tolist()}
+    found = score(model, (x, torch.tensor([0, 1, 0])), ["swap"], initialisation=None)
+    assert found["swap"][0] == len(patterns)
+
+
+@pytest.mark.parametrize("examples", [5, 63, 64, 150])
+def test_codes_of_patterns_tell_all_of_them_apart(examples: int) -> None:
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(2, size=(40, examples)).astype(bool)
+    units = kinds[rng.integers(40, size=300)]
+    active = torch.from_numpy(np.stack([units.T, units.T]))
+    codes = pattern_codes(ReluRecord(torch.arange(2), active, torch.tensor([1.0, 0.0])))
+    different = len({tuple(row) for row in units.tolist()})
+    assert distinct_codes(codes).tolist() == [different, 0]
+
+
+def test_zico_by_numpy() -> None:
+    model, (x, y) = small_network(batch_norm=False).double(), small_batch()
+    x = x.double()
+    halves = [
+        torch.autograd.grad(F.cross_entropy(model(x[part]), y[part]), weights_of(model))
+        for part in (slice(0, 3), slice(3, 6))
+    ]
+    expected = 0.0
+    for pair in zip(*halves, strict=True):
+        g = np.abs(np.stack([one.numpy().ravel() for one in pair]))
+        g = g[:, g.std(0) > 0]  # units that no image of either half turns on say nothing
+        expected += np.log((g.mean(0) / g.std(0)).sum())
+    found = score(model, (x, y), ["zico"], initialisation=None)
+    assert found["zico"][0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_meco_by_numpy() -> None:
+    model, (x, _) = small_network(batch_norm=False), small_batch()
+    maps = model[0](x[:1])
+    later = model[3](model[2](maps.clone()))
+    expected = sum(np.linalg.eigvalsh(np.corrcoef(one[0].flatten(1).detach().numpy()))[0] for one in (maps, later))
+    assert own(model, "meco") == pytest.approx(expected, rel=1e-3)  # the classifier has one position: 0
+
+
+def test_expressivity_and_progressivity_of_known_spectra() -> None:
+    wave = torch.tensor([[1.0, 1, -1, -1], [1, -1, 1, -1], [1, -1, -1, 1]])
+    flat, one = wave[None], torch.ones(3, 1) * wave[:1]
+    rows = torch.zeros(1, dtype=torch.long)
+    records = [BlockRecord(rows, n, 3, f) for n, f in enumerate((one[None], flat, torch.zeros(1, 3, 4)))]
+    table = sum(entropies(record) for record in records)
+    assert table[0].tolist() == pytest.approx([0.0, np.log(3), 0.0])
+    assert float(least_rise(table)) == pytest.approx(-np.log(3))
+
+
+def test_trainability_of_linear_blocks() -> None:
+    """Rows of a Hadamard matrix are signs without correlation: the estimate is the Jacobian itself."""
+    signs = torch.tensor([[1.0, 1, -1, -1], [1, -1, 1, -1]])
+    rows, features = torch.zeros(1, dtype=torch.long), torch.zeros(1, 2, 4)
+    weight = torch.tensor([[3.0, 0.0], [0.0, 0.5]])
+    first = BlockRecord(rows, 0, 3, features)
+    second = BlockRecord(rows, 1, 3, features, signs, (weight.T @ signs)[None])
+    identity = BlockRecord(rows, 2, 3, features, signs, signs[None])
+    assert jumps(first)[0].tolist() == [0, 0, 0]
+    assert jumps(second)[0].tolist() == pytest.approx([0, 2 - 3 - 1 / 3, 0], abs=1e-5)
+    assert jumps(identity)[0, 2] == IDENTITY
+    assert float(mean_jump(jumps(first) + jumps(second))) == pytest.approx((2 - 3 - 1 / 3) / 2, abs=1e-5)
+
+
+def test_folding_is_a_pixel_unshuffle() -> None:
+    images = torch.randn(2, 3, 4, 4)
+    expected = F.pixel_unshuffle(images, 2)
+    found = folded(images.permute(1, 2, 3, 0)[None], 2, 2)[0]
+    torch.testing.assert_close(found.view(12, 2, 2, 2).permute(3, 0, 1, 2), expected)

@@ -35,7 +35,7 @@ def test_stacked_is_one_by_one(size: int, cells: int) -> None:
     networks = (with_weights(Network(row, cells=cells), weights, cells) for row in rows)
     single = score(networks, (x, y), ALL, initialisation=None)
     for name in ALL:
-        rtol = 1e-3 if name in {"grasp", "grasp-abs"} else 1e-4  # grasp is a small difference of large terms
+        rtol = {"grasp": 1e-3, "grasp-abs": 1e-3, "zico": 5e-3}.get(name, 1e-4)  # small differences of large terms
         mask = single[name] < 1e5 if name == "kappa" else np.ones(len(rows), bool)
         np.testing.assert_allclose(stacked[name][mask], single[name][mask], rtol=rtol, atol=1e-6, err_msg=name)
 
@@ -52,7 +52,7 @@ def test_disconnected_cell_is_defined_and_worst() -> None:
     (x, y), rows = batch(), some_operations(6)
     rows[3] = [3, 3, 3, 0, 0, 0]
     scores = score_stacked(rows, x, y, find_proxies(ALL))
-    for name in ("grad", "snip", "trace", "kappa", "knas", "fisher", "synflow"):
+    for name in set(ALL) - {"naswot", "regions", "params", "macs", "swap", "meco", "zico"}:
         assert np.isfinite(scores[name]).all()
         assert np.argmin(PROXIES.get(name).direction * scores[name]) == 3
 

@@ -14,10 +14,17 @@ from archwright.cli.values import COUNT, WORKERS
 @click.option("--seeds", type=COUNT, help="Seeds or draws instead of the table's own number.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")
 @click.option("--only", help="One data set of a reproduction of several (binas-compare, binas-pretrained).")
+@click.option("--architectures", type=COUNT, help="So many of a table's (proxies-201, proxies-darts); all by default.")
 @click.option("--workers", type=WORKERS, default=2, show_default=True, help="Processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def reproduce_command(
-    name: str | None, seeds: int | None, data: str | None, only: str | None, workers: int, as_json: bool
+    name: str | None,
+    seeds: int | None,
+    data: str | None,
+    only: str | None,
+    architectures: int | None,
+    workers: int,
+    as_json: bool,
 ) -> None:
     """Measure a table or figure of a paper again. Without ID: list what there is."""
     from archwright.cli.view import print_json
@@ -28,7 +35,7 @@ def reproduce_command(
         for entry in reproductions:
             click.echo(f"{entry.name:<14} {entry.summary}")
         return
-    settings = Settings(folder_of(name), seeds, data, workers, TerminalProgress(), only)
+    settings = Settings(folder_of(name), seeds, data, workers, TerminalProgress(), only, architectures)
     result = reproduce(name, settings)
     if as_json:
         print_json(result)

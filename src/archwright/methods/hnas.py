@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from archwright.proxies.combinations import COMBINATIONS, combined, parts_of
 from archwright.proxies.score import Scores
 from archwright.search.evaluator import Evaluated
 from archwright.search.method import Options, Stage
@@ -39,7 +40,7 @@ Penalty = Literal["square", "absolute"]
 class HnasOptions(ScoreOptions, ProposalOptions):
     """Options of HNAS."""
 
-    metric: str = Field("trace", description="training-free metric M")
+    metric: str = Field("trace", description="training-free metric M, or a combination (az-nas, consensus)")
     evaluations: int = Field(20, ge=1, description="architectures to evaluate for real")
     penalty: Penalty = Field("square", description="F of eq. 7.7: square, or absolute as in the authors' code")
     probes: int = Field(5, ge=0, description="first evaluations: nu on a grid, mu in the middle")
@@ -180,8 +181,8 @@ class Hnas(ProposalSearch):
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """M and kappa."""
-        return tuple(dict.fromkeys((self.metric, "kappa")))
+        """M, or what it is a combination of, and kappa."""
+        return tuple(dict.fromkeys((*parts_of(self.metric), "kappa")))
 
     @cached_property
     def boosted(self) -> BoostedPool:
@@ -189,6 +190,8 @@ class Hnas(ProposalSearch):
         context, options = self.context, self.options
         pool = make_pool(context, options)
         scores = score_pool(context, options, pool, self.metrics, "score")
+        if self.metric in COMBINATIONS:
+            scores = combined(scores, self.metric)
         objective = make_objective(scores, self.metric, options.penalty)
         return BoostedPool(pool, objective, context.configuration.seed, options.probes)
 

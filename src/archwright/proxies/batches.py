@@ -11,6 +11,9 @@ from torch import Tensor
 from archwright.errors import InputError
 from archwright.proxies.metrics import Proxy
 
+_LABEL_FREE = {"synflow", "naswot", "regions", "swap", "jacob_cov", "meco", "params", "macs", "expressivity"}
+_LABEL_FREE |= {"progressivity", "trainability"}
+
 
 def check_batch(x: Tensor, y: Tensor, proxies: Sequence[Proxy]) -> None:
     """Refuse a batch that cannot be scored; warn about one that says little."""
@@ -20,12 +23,8 @@ def check_batch(x: Tensor, y: Tensor, proxies: Sequence[Proxy]) -> None:
         raise InputError("finite images", "NaN or infinity among the pixels")
     names = {proxy.name for proxy in proxies}
     if len(y) < 2:
-        pairwise = sorted(names & {"kappa", "naswot", "jacob_cov"})
+        pairwise = sorted(names & {"kappa", "naswot", "jacob_cov", "zico"})
         if pairwise:
             raise InputError(f"a batch of at least two images for {pairwise[0]}", "one", "Use 32 or 64.")
-    if (
-        len(y) > 1
-        and bool((y == y[0]).all())
-        and names - {"synflow", "naswot", "regions", "jacob_cov", "params", "macs"}
-    ):
+    if len(y) > 1 and bool((y == y[0]).all()) and names - _LABEL_FREE:
         warnings.warn("all labels of the batch are one class: gradients say little", UserWarning, stacklevel=3)

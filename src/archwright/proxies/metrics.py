@@ -7,22 +7,24 @@ be computed gets the metric's worst value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from archwright.proxies.blocks import entropies, jumps, least_rise, mean_jump
 from archwright.proxies.ntk import condition_number, layer_kernel, layer_outputs, trace_norm
-from archwright.proxies.records import InputRecord, LayerRecord, Need, ReluRecord
+from archwright.proxies.records import BlockRecord, InputRecord, LayerRecord, Need, ReluRecord
 
-Pass = Literal["data", "hessian", "synflow"]
-"""Which run of the network a record comes from: the data passes, the one with second derivatives, or synflow's own."""
+Pass = Literal["data", "hessian", "synflow", "halves"]
+"""Which run of the network a record comes from: with data, with second derivatives, synflow's own, on half batches."""
 
 Term = Callable[[LayerRecord], Tensor]
 Pattern = Callable[[ReluRecord], Tensor]
 AtInput = Callable[[InputRecord], Tensor]
+Block = Callable[[BlockRecord], Tensor]
 
 
 def gradient_norm(record: LayerRecord) -> Tensor:
@@ -79,6 +81,32 @@ def jacobian_covariance(correlations: Tensor) -> Tensor:
     return torch.where(connected, -(values.log() + 1 / values).sum(1), -torch.inf)
 
 
+def signal_to_noise(record: LayerRecord) -> Tensor:
+    """ZiCo's term of a layer, (A,): log of the sum over weights of mean |g| / deviation of |g| over the half batches.
+
+    Weights without deviation are passed over, and so are layers that nothing flows through.
+    """
+    assert record.half_gradients is not None
+    first, second = record.half_gradients.abs().flatten(2).unbind(1)
+    mean, deviation = (first + second) / 2, (first - second).abs() / 2
+    total = torch.where(deviation > 0, mean / torch.where(deviation > 0, deviation, 1.0), 0.0).double().sum(1)
+    return torch.where(total > 0, total.log(), 0.0)
+
+
+def least_correlation(record: LayerRecord) -> Tensor:
+    """MeCo's term of a layer, (A,): least eigenvalue of the correlations of its output's channels, first image."""
+    if record.outputs is None:
+        outputs = layer_outputs(replace(record, inputs=record.inputs[:, :1]))
+    else:
+        outputs = record.outputs[:, :1]
+    maps = outputs[:, 0].flatten(2).double()
+    centred = maps - maps.mean(2, keepdim=True)
+    length = centred.norm(dim=2, keepdim=True)
+    unit = centred / torch.where(length > 0, length, 1.0)
+    values: Tensor = torch.linalg.eigvalsh(unit @ unit.transpose(1, 2))
+    return values[:, 0].clamp(min=0)
+
+
 def path_strength(record: LayerRecord) -> Tensor:
     """Sum of theta * dR/dtheta of the linearised network with |theta|: (A,), float64."""
     assert record.weight_gradient is not None
@@ -101,6 +129,31 @@ def agreements(record: ReluRecord) -> Tensor:
     off = 1 - on
     same = torch.bmm(on, on.transpose(1, 2)) + torch.bmm(off, off.transpose(1, 2))
     return same.cpu().double() * record.times.cpu()[:, None, None]
+
+
+def pattern_codes(record: ReluRecord) -> Tensor:
+    """One number for the pattern of each unit over the examples, (A, units) int64; 0 for units that no ReLU reads.
+
+    Patterns of up to 63 examples are their own number; longer ones are hashed word by word.
+    """
+    bits = record.active.transpose(1, 2)
+    pad = -bits.shape[2] % 63
+    padded = torch.nn.functional.pad(bits, (0, pad))
+    words = padded.view(*bits.shape[:2], -1, 63).long()
+    codes = (words << torch.arange(63, device=words.device)).sum(3)
+    mixed = torch.zeros_like(codes[:, :, 0])
+    for word in codes.unbind(2):
+        mixed = (mixed * 6364136223846793005) ^ word
+    mixed = mixed * 2 + 1  # odd: 0 stays free
+    return torch.where(record.times.to(mixed.device)[:, None] > 0, mixed, 0)
+
+
+def distinct_codes(codes: Tensor) -> Tensor:
+    """How many different codes but 0 each row has, (A,)."""
+    ordered = codes.sort(1).values
+    new = torch.ones_like(ordered, dtype=torch.bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return (new & (ordered != 0)).sum(1).double()
 
 
 def log_determinant(kernel: Tensor) -> Tensor:
@@ -126,7 +179,8 @@ class Proxy:
         name: its registered name.
         direction: +1 where a higher score predicts a better network, -1 where a lower one does.
         needs: the passes it is computed from.
-        term: what is summed over layers (for ``pattern`` over ReLUs; ``at_input`` has one record).
+        term: what is summed over layers (``pattern`` over ReLUs, ``block`` over blocks; ``at_input`` has one record).
+        joins: what records say is joined along the second axis, not summed.
         finish: from the total over records and the batch size m to one score per architecture.
         worst: the score of a network for which the metric is undefined.
         positive: the score is a positive scale, so replicates are averaged in the logarithm.
@@ -138,6 +192,8 @@ class Proxy:
     term: Term | None = None
     pattern: Pattern | None = None
     at_input: AtInput | None = None
+    block: Block | None = None
+    joins: bool = False
     finish: Callable[[Tensor, int], Tensor] = field(default=lambda total, m: total)
     worst: float = 0.0
     positive: bool = True
@@ -147,7 +203,16 @@ class Proxy:
         """The pass whose records this metric sums."""
         if "synflow" in self.needs:
             return "synflow"
+        if "halves" in self.needs:
+            return "halves"
         return "hessian" if "hessian" in self.needs else "data"
+
+    @property
+    def part(self) -> Callable[..., Tensor]:
+        """What the metric makes of a record."""
+        found = self.term or self.pattern or self.at_input or self.block
+        assert found is not None
+        return found
 
     def value(self, total: Tensor, examples: int) -> Tensor:
         """The scores (A,) in float64, with the metric's worst value in place of NaN and infinity."""
@@ -199,6 +264,28 @@ JACOB_COV = Proxy(
     worst=LOWEST,
     positive=False,
 )
+SWAP = Proxy("swap", +1, _needs("relu"), pattern=pattern_codes, joins=True, finish=lambda t, m: distinct_codes(t))
+ZICO = Proxy("zico", +1, _needs("halves"), signal_to_noise, worst=LOWEST, positive=False)
+MECO = Proxy("meco", +1, _needs("loss", "outputs"), least_correlation)
+EXPRESSIVITY = Proxy("expressivity", +1, _needs("features"), block=entropies, finish=lambda t, m: t.sum(1))
+PROGRESSIVITY = Proxy(
+    "progressivity",
+    +1,
+    _needs("features"),
+    block=entropies,
+    finish=lambda t, m: least_rise(t),
+    worst=LOWEST,
+    positive=False,
+)
+TRAINABILITY = Proxy(
+    "trainability",
+    +1,
+    _needs("features", "jumps"),
+    block=jumps,
+    finish=lambda t, m: mean_jump(t),
+    worst=LOWEST,
+    positive=False,
+)
 PARAMS = Proxy("params", +1, _needs(), weight_count)
 MACS = Proxy("macs", +1, _needs("macs"), multiply_accumulates)
 
@@ -210,6 +297,7 @@ class Tally:
         self.proxies = list(proxies)
         self.architectures = architectures
         self._totals: dict[Callable[..., Tensor], Tensor] = {}
+        self._joined: dict[Callable[..., Tensor], list[Tensor]] = {}
 
     def needs(self) -> set[Need]:
         """The passes a producer has to run for these metrics."""
@@ -221,14 +309,23 @@ class Tally:
             self._sum(term, record.rows, term(record))
 
     def add_pattern(self, record: ReluRecord) -> None:
-        """Sum one ReLU's pattern."""
-        for pattern in {p.pattern for p in self.proxies if p.pattern is not None}:
-            self._sum(pattern, record.rows, pattern(record))
+        """Take one ReLU's pattern."""
+        self._add(record, {p.pattern: p.joins for p in self.proxies if p.pattern is not None})
 
     def add_input(self, record: InputRecord) -> None:
         """Keep what the gradients at the input say."""
-        for at_input in {p.at_input for p in self.proxies if p.at_input is not None}:
-            self._sum(at_input, record.rows, at_input(record))
+        self._add(record, {p.at_input: False for p in self.proxies if p.at_input is not None})
+
+    def add_block(self, record: BlockRecord) -> None:
+        """Take one block."""
+        self._add(record, {p.block: False for p in self.proxies if p.block is not None})
+
+    def _add(self, record: ReluRecord | InputRecord | BlockRecord, parts: Mapping[Callable[..., Tensor], bool]) -> None:
+        for part, joins in parts.items():
+            if joins:
+                self._joined.setdefault(part, []).append(part(record).cpu())
+            else:
+                self._sum(part, record.rows, part(record))
 
     def _sum(self, key: Callable[..., Tensor], rows: Tensor, values: Tensor) -> None:
         values = values.cpu()  # small by now; what follows needs float64, which not every accelerator has
@@ -240,8 +337,9 @@ class Tally:
         """Metric name -> (A,) float64 scores for a batch of ``examples``."""
         found = {}
         for proxy in self.proxies:
-            key = proxy.term or proxy.pattern or proxy.at_input
-            total = self._totals.get(key) if key is not None else None
+            total = self._totals.get(proxy.part)
+            if proxy.part in self._joined:
+                total = torch.cat(self._joined[proxy.part], 1)
             if total is None:
                 found[proxy.name] = torch.full((self.architectures,), proxy.worst, dtype=torch.float64)
             else:

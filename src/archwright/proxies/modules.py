@@ -11,7 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -23,9 +23,10 @@ from torch.nn.utils import parametrize
 from torch.utils.flop_counter import FlopCounterMode
 
 from archwright.errors import DivergedError, InputError
+from archwright.proxies.blocks import folded, random_signs
 from archwright.proxies.initialise import NORMS
 from archwright.proxies.ntk import weight_jacobian
-from archwright.proxies.records import Geometry, InputRecord, LayerRecord, Need, NtkMode, ReluRecord
+from archwright.proxies.records import BlockRecord, Geometry, InputRecord, LayerRecord, Need, NtkMode, ReluRecord
 from archwright.proxies.watch import Call, Watch, leaves, settle_axes
 
 
@@ -47,8 +48,8 @@ def record_module(
     needs: Iterable[Need] = ("loss", "logit"),
     ntk: NtkMode = "contracted",
     seed: int = 0,
-) -> tuple[list[LayerRecord], list[ReluRecord], InputRecord | None]:
-    """Run one batch through ``model`` in train mode, dropout off, and record its weights.
+) -> tuple[list[LayerRecord], list[ReluRecord], InputRecord | None, list[BlockRecord]]:
+    """Run one batch through ``model`` in train mode, dropout off, and record its weights, ReLUs, input and blocks.
 
     Args:
         model: any module mapping images (m, C, H, W) to logits (m, classes); a tuple's last entry counts as logits.
@@ -63,10 +64,11 @@ def record_module(
     A layer whose output does not reach the logits gets zero gradients.
     """
     needs = set(needs)
+    features: list[Tensor] = []
     images = x.detach().requires_grad_(x.is_floating_point())
     with torch.enable_grad(), _as_in_training(model, seed):
         watched = Watch(len(x))
-        with parametrize.cached(), watched:
+        with parametrize.cached(), _block_outputs(model if "features" in needs else None, features), watched:
             logits = _logits(model(images.clone()))
         settle_axes(watched, lambda: _run_fewer(model, x, seed))
         weights = _weights_of(model, watched, images)
@@ -79,12 +81,25 @@ def record_module(
             )
         records = _records(weights, logits, y, needs, ntk)
         (slope,) = _gradients(logits.sum(), [images]) if "input" in needs else (None,)
+        blocks = _block_records(features, "jumps" in needs, seed) if "features" in needs else []
     zero = torch.zeros(1, dtype=torch.long)
     patterns = [one.active.movedim(one.axis, 0).reshape(len(x), -1) for one in watched.patterns]
     relus = [ReluRecord(zero, pattern[None], torch.ones(1)) for pattern in patterns]
-    if "input" not in needs:
-        return records, relus, None
-    return records, relus, InputRecord(zero, (torch.zeros_like(images) if slope is None else slope).detach()[None])
+    at_input = InputRecord(zero, (torch.zeros_like(images) if slope is None else slope).detach()[None])
+    return records, relus, at_input if "input" in needs else None, blocks
+
+
+def record_halves(model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> list[LayerRecord]:
+    """Weights with the loss gradients of each half of the batch; a last odd image is left out."""
+    half = len(y) // 2
+    parts = [slice(0, half), slice(half, 2 * half)]
+    first, second = (record_module(model, x[part], y[part], needs=("loss",), seed=seed)[0] for part in parts)
+    found = []
+    for one, other in zip(first, second, strict=True):
+        assert one.weight_gradient is not None
+        assert other.weight_gradient is not None
+        found.append(replace(one, half_gradients=torch.stack([one.weight_gradient, other.weight_gradient], 1)))
+    return found
 
 
 def record_synflow(model: nn.Module, x: Tensor) -> list[LayerRecord]:
@@ -216,6 +231,71 @@ def _check(weights: list[_Weight], logits: Tensor, y: Tensor) -> None:
         )
     if int(y.max()) >= logits.shape[1] or int(y.min()) < 0:
         raise InputError(f"classes 0 to {logits.shape[1] - 1}", f"{int(y.min())} to {int(y.max())}")
+
+
+# --- blocks ----------------------------------------------------------------------------------------------------------
+
+
+def blocks_of(model: nn.Module) -> list[nn.Module]:
+    """What the network is a sequence of: what its ``blocks()`` says, else the parts of its longest list of modules."""
+    own = getattr(model, "blocks", None)
+    if callable(own) and not isinstance(own, nn.Module):
+        return list(own())
+    chains = [module for module in model.modules() if isinstance(module, nn.Sequential | nn.ModuleList)]
+    return list(max(chains, key=len, default=nn.ModuleList()).children())
+
+
+@contextmanager
+def _block_outputs(model: nn.Module | None, features: list[Tensor]) -> Iterator[None]:
+    """Collect the blocks' outputs that are maps or tokens while inside; the hooks are gone afterwards."""
+
+    def keep(module: nn.Module, args: Any, output: Any) -> Any:
+        if not isinstance(output, Tensor) or output.ndim not in (3, 4):
+            return output
+        features.append(output)
+        return output.clone()  # a following in-place operation must not change what was recorded
+
+    handles = [block.register_forward_hook(keep) for block in blocks_of(model)] if model is not None else []
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _block_records(features: list[Tensor], with_jumps: bool, seed: int) -> list[BlockRecord]:
+    """One record a block; random signs go back from each block's output to that of the block before."""
+    if len(features) < 2:
+        raise InputError(
+            "a network of at least two blocks for expressivity, progressivity and trainability",
+            f"{len(features)} parts with maps or tokens",
+            "Give the network a method blocks() that lists its blocks.",
+        )
+    found, before = [], features[0]
+    for number, output in enumerate(features):
+        maps, signs, signals = _innermost(output), None, None
+        if number and with_jumps:
+            drawn = random_signs(seed, number, tuple(maps.shape)).to(maps)
+            (back,) = torch.autograd.grad(
+                output, [before], _outermost(drawn, output), retain_graph=True, allow_unused=True
+            )
+            back = torch.zeros_like(before) if back is None else back
+            signs, signals = drawn.flatten(1), folded(_innermost(back)[None], *maps.shape[1:3])
+        zero = torch.zeros(1, dtype=torch.long)
+        flat = maps.detach().flatten(1)[None]
+        found.append(BlockRecord(zero, number, len(features), flat, signs, signals))
+        before = output
+    return found
+
+
+def _innermost(output: Tensor) -> Tensor:
+    """Maps (m, C, H, W) or tokens (m, T, C) as (C, H, W, m)."""
+    return output.permute(1, 2, 3, 0) if output.ndim == 4 else output.permute(2, 1, 0)[:, :, None]
+
+
+def _outermost(maps: Tensor, like: Tensor) -> Tensor:
+    """Inverse of :func:`_innermost`."""
+    return maps.permute(3, 0, 1, 2) if like.ndim == 4 else maps[:, :, 0].permute(2, 1, 0)
 
 
 # --- passes ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Literal
 
 from torch import Tensor
 
-Need = Literal["loss", "logit", "hessian", "synflow", "relu", "outputs", "macs", "input"]
+Need = Literal["loss", "logit", "hessian", "synflow", "relu", "outputs", "macs", "input", "halves", "features", "jumps"]
 NtkMode = Literal["contracted", "exact"]
 
 
@@ -44,6 +44,7 @@ class LayerRecord:
         jacobian: (A, m, *weight) per-example gradients of the true-class logit, where the contraction of ``inputs``
             with ``logit_gradients`` is not asked for (``exact``) or not possible (a weight used several times).
         hessian_weight: like ``weight``, this layer's part of H @ theta for the batch-mean loss.
+        half_gradients: (A, 2, *weight) of the mean loss of the first and of the second half of the batch.
         outputs: (A, m, C', H', W') what the layer gave; None: recomputed from ``inputs``.
         uses: further (outputs, loss gradients) of a weight that is used several times.
     """
@@ -59,6 +60,7 @@ class LayerRecord:
     logit_gradients: Tensor | None = None
     jacobian: Tensor | None = None
     hessian_weight: Tensor | None = None
+    half_gradients: Tensor | None = None
     outputs: Tensor | None = None
     uses: tuple[tuple[Tensor, Tensor], ...] = ()
 
@@ -83,3 +85,23 @@ class InputRecord:
 
     rows: Tensor
     gradients: Tensor
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """One block (stem, cell, reduction) of A architectures, the ``number``-th of ``blocks`` from the input.
+
+    Attributes:
+        rows: (A,) which of the scored architectures each entry belongs to.
+        features: (A, C, n) its output, n = pixels x examples.
+        signs: (C, n) random signs that stand for a gradient at the output; None for the first block.
+        signals: (A, C_in, n) what becomes of them at the output of the block before; where the block shrinks the image,
+            the pixels that become one are channels (a pixel unshuffle).
+    """
+
+    rows: Tensor
+    number: int
+    blocks: int
+    features: Tensor
+    signs: Tensor | None = None
+    signals: Tensor | None = None

@@ -18,7 +18,7 @@ from archwright.errors import InputError
 from archwright.proxies.batches import check_batch
 from archwright.proxies.initialise import Initialisation, initialise
 from archwright.proxies.metrics import Proxy, Tally
-from archwright.proxies.modules import count_macs, record_module, record_synflow
+from archwright.proxies.modules import count_macs, record_halves, record_module, record_synflow
 from archwright.proxies.records import NtkMode
 from archwright.proxies.registry import PROXIES
 
@@ -146,8 +146,8 @@ def _one(network: nn.Module, x: Tensor, y: Tensor, proxies: Sequence[Proxy], ntk
     """All metrics of one network with its present weights."""
     tally = Tally(proxies, 1)
     needs = tally.needs()
-    if needs - {"synflow", "macs"} or not needs:
-        layers, relus, at_input = record_module(network, x, y, needs=needs, ntk=ntk, seed=seed)
+    if needs - {"synflow", "macs", "halves"} or not needs:
+        layers, relus, at_input, blocks = record_module(network, x, y, needs=needs, ntk=ntk, seed=seed)
         for layer in layers:
             tally.add(layer, "data")
             if "hessian" in needs:
@@ -156,6 +156,11 @@ def _one(network: nn.Module, x: Tensor, y: Tensor, proxies: Sequence[Proxy], ntk
             tally.add_pattern(relu)
         if at_input is not None:
             tally.add_input(at_input)
+        for block in blocks:
+            tally.add_block(block)
+    if "halves" in needs:
+        for layer in record_halves(network, x, y, seed):
+            tally.add(layer, "halves")
     if "synflow" in needs:
         for layer in record_synflow(network, x):
             tally.add(layer, "synflow")

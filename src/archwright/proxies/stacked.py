@@ -26,9 +26,10 @@ from torch.autograd import forward_ad
 from archwright.errors import InputError
 from archwright.proxies import lanes
 from archwright.proxies.batches import check_batch
+from archwright.proxies.blocks import folded, random_signs
 from archwright.proxies.initialise import Initialisation, weight_scale
 from archwright.proxies.metrics import Pass, Proxy, Tally
-from archwright.proxies.records import Geometry, InputRecord, LayerRecord, ReluRecord
+from archwright.proxies.records import BlockRecord, Geometry, InputRecord, LayerRecord, Need, ReluRecord
 from archwright.spaces.base import Architecture
 from archwright.spaces.nasbench201 import Cell201
 
@@ -109,17 +110,41 @@ class _Program:
         needs = tally.needs()
         self.patterns = kind == "data" and "relu" in needs
         self.cotangents = [name for name in ("loss", "logit", "input") if name in needs] if kind == "data" else ["loss"]
+        if not self.cotangents and any(proxy.term and proxy.reads == "data" for proxy in tally.proxies):
+            self.cotangents = ["loss"]  # layers are recorded on the way back, also where they are only counted
+        self.recording = True
+        self.wanted: frozenset[str] = frozenset(needs & {"features", "jumps"}) if kind == "data" else frozenset()
+        self.features: list[Tensor] = []
         self.tape: list[Callable[[Tensor], Tensor]] = []
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (C, H, W, B) to logits (A, classes, B)."""
-        x = self._stem(images)
+        x = self._block(self._stem(images))
         for stage in range(3):
             if stage:
-                x = self._reduction(x, f"reduction{stage}")
+                x = self._block(self._reduction(x, f"reduction{stage}"))
             for number in range(self.scale.cells):
-                x = self._cell(x, f"cell{stage}.{number}")
+                x = self._block(self._cell(x, f"cell{stage}.{number}"))
         return self._head(x)
+
+    def _block(self, x: Tensor) -> Tensor:
+        if self.wanted:
+            self.features.append(x)
+        return x
+
+    def describe_blocks(self, seed: int) -> None:
+        """Records of all blocks; ``jumps`` sends random signs through each block's own backward step."""
+        self.recording = False
+        for number, features in enumerate(self.features):
+            signs = signals = None
+            if number and "jumps" in self.wanted:
+                drawn = random_signs(seed, number, tuple(features.shape[1:])).to(features)
+                back = self.tape[number](drawn.expand(1, *features.shape))[0]
+                signs, signals = drawn.flatten(1), folded(back, *features.shape[2:4])
+            blocks = len(self.features)
+            self.tally.add_block(BlockRecord(self.rows, number, blocks, features.flatten(2), signs, signals))
+        self.recording = True
+        self.features.clear()
 
     def backward(self, gradients: Tensor) -> None:
         """Cotangents (T, A, classes, B) of the logits, back through the tape; activations are freed on the way."""
@@ -267,7 +292,8 @@ class _Program:
         """Cotangents (T, L, C', H', W', B) of the output to those of the input, recording the layer on the way."""
         if conv.normalised is not None and conv.scale is not None:
             gradients = lanes.normalise_gradient(gradients, conv.normalised, conv.scale)
-        self._record(gradients, conv)
+        if self.recording:
+            self._record(gradients, conv)
         if not want_input:
             return gradients
         weight = conv.weight.repeat(len(gradients), 1, 1, 1, 1)
@@ -350,24 +376,28 @@ def score_stacked(
     parts = []
     for rows in np.array_split(order, max(1, -(-len(order) // stack))):
         tally = Tally(proxies, len(rows))
-        _run_passes(chosen[rows], images, labels, draw, scale, tally)
+        _run_passes(chosen[rows], images, labels, draw, scale, tally, seed)
         parts.append({name: score.numpy() for name, score in tally.scores(len(labels)).items()})
     back = np.argsort(order)
     return {proxy.name: np.concatenate([part[proxy.name] for part in parts])[back] for proxy in proxies}
 
 
 def _run_passes(
-    operations: Tensor, images: Tensor, labels: Tensor, draw: Weights, scale: ProxyScale, tally: Tally
+    operations: Tensor, images: Tensor, labels: Tensor, draw: Weights, scale: ProxyScale, tally: Tally, seed: int
 ) -> None:
     """One forward and backward for the data metrics, one with tangents for grasp, one in float64 for synflow."""
     needs = tally.needs()
     batch = images.permute(1, 2, 3, 0).contiguous()
-    if needs - {"synflow", "hessian"} or not needs:
+    if needs - {"synflow", "hessian", "halves"} or not needs:
         program = _Program(operations, draw, scale, tally, "data")
         logits = program.forward(batch)
+        if program.wanted:
+            program.describe_blocks(seed)
         if program.cotangents:
             program.backward(torch.stack([_cotangent(kind, logits, labels) for kind in program.cotangents]))
         program.tape.clear()  # it refers to the program, and the program to it
+    if "halves" in needs:
+        _run_halves(operations, batch, labels, draw, scale, tally)
     if "hessian" in needs:
         with forward_ad.dual_level():
             # The tangent of the weight gradient along theta is H theta.
@@ -379,6 +409,40 @@ def _run_passes(
         program = _Program(operations.cpu(), lambda n, s: draw(n, s).cpu().double().abs(), scale, tally, "synflow")
         logits = program.forward(torch.ones(*batch.shape[:3], 1, dtype=torch.float64))
         program.backward(torch.ones_like(logits)[None])
+
+
+class _Kept(Tally):
+    """Keeps the weight gradients of all layers instead of adding anything up."""
+
+    def __init__(self, architectures: int) -> None:
+        super().__init__([], architectures)
+        self.records: list[LayerRecord] = []
+
+    def needs(self) -> set[Need]:
+        """The loss."""
+        return {"loss"}
+
+    def add(self, record: LayerRecord, kind: Pass) -> None:
+        """Keep it, without the activations."""
+        self.records.append(replace(record, inputs=record.weight, loss_gradients=None))
+
+
+def _run_halves(
+    operations: Tensor, batch: Tensor, labels: Tensor, draw: Weights, scale: ProxyScale, tally: Tally
+) -> None:
+    """A forward and backward pass of each half of the batch; both halves' gradients together are a record."""
+    half, kept = len(labels) // 2, []
+    for part in (slice(0, half), slice(half, 2 * half)):
+        keep = _Kept(len(operations))
+        program = _Program(operations, draw, scale, keep, "data")
+        logits = program.forward(batch[..., part].contiguous())
+        program.backward(_cotangent("loss", logits, labels[part])[None])
+        kept.append(keep.records)
+    for first, second in zip(*kept, strict=True):
+        assert first.weight_gradient is not None
+        assert second.weight_gradient is not None
+        both = torch.stack([first.weight_gradient, second.weight_gradient], 1)
+        tally.add(replace(first, half_gradients=both), "halves")
 
 
 def _cotangent(kind: str, logits: Tensor, labels: Tensor) -> Tensor:

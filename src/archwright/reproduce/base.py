@@ -51,9 +51,27 @@ reproductions = Registry(
     Entry("conas-1", "archwright.reproduce.conas:conas_1", "CoNAS in the DARTS space: free cell and two inputs a node"),
     Entry("conas-2", "archwright.reproduce.conas:conas_2", "CoNAS and RSPS on NAS-Bench-201, one supernet"),
     Entry("conas-6", "archwright.reproduce.conas:conas_6", "how far CoNAS' solution moves with lambda"),
+    Entry("proxies-201", "archwright.reproduce.proxies:proxies_201", "all training-free scores on NAS-Bench-201"),
+    Entry("proxies-darts", "archwright.reproduce.proxies:proxies_darts", "all training-free scores on 500 DARTS cells"),
     Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
     Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
-    Entry("rarts-4", "archwright.reproduce.rarts:rarts_4", "differentiable searches on NAS-Bench-201: accuracy, skips"),
+    Entry(
+        "rarts-4",
+        "archwright.reproduce.rarts:rarts_4",
+        "differentiable searches where DARTS collapses",
+    ),
+    Entry(
+        "rarts-4-large",
+        "archwright.reproduce.rarts:rarts_4_large",
+        "the same with many images",
+    ),
+    Entry(
+        "rarts-collapse",
+        "archwright.reproduce.rarts:rarts_collapse",
+        "when DARTS collapses: skips by images",
+    ),
+    Entry("rarts-5", "archwright.reproduce.rarts_width:rarts_5", "ResNet-20 with 40 and 60 % of its channels removed"),
+    Entry("rarts-6", "archwright.reproduce.rarts_width:rarts_6", "MobileNetV2 with 40 and 60 % of its channels gone"),
     Entry("thesis-7.3", f"{_THESIS7}:table_7_3", "HNAS and baselines on NAS-Bench-201, test accuracy"),
     Entry(
         "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"
@@ -129,6 +147,7 @@ class Settings:
         seeds: how many seeds or draws; None for the table's own default.
         data: spec of the images; None for the CIFAR-10 subset in the data folder, else noise.
         only: the part of a reproduction of several data sets that is asked for; None for all.
+        architectures: how many of a table's architectures a study looks at; None for all.
     """
 
     folder: Path
@@ -137,6 +156,7 @@ class Settings:
     workers: int = 1
     progress: Progress = field(default_factory=Progress)
     only: str | None = None
+    architectures: int | None = None
 
     @cached_property
     def executor(self) -> Executor:
@@ -209,6 +229,8 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     study: Study = reproductions.get(name)
     if settings.only is not None and name not in SEVERAL:
         raise InputError(f"--only with a reproduction of several data sets ({', '.join(SEVERAL)})", name)
+    if settings.architectures is not None and name not in ("proxies-201", "proxies-darts"):
+        raise InputError("--architectures with proxies-201 or proxies-darts", name)
     DECLARED.get(study, Needs()).check(settings)
     begin = time.perf_counter()
     with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:

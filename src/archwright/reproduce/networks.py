@@ -31,6 +31,7 @@ from archwright.runs.files import Json
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Architecture, Scale
+from archwright.spaces.cells import CellPair, build_cells, parse_cell_pair
 from archwright.spaces.nasbench101 import Cell101, build_network, parse_cell101
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
 
@@ -61,6 +62,13 @@ def cell_scores(settings: Settings, cells: Sequence[Cell101], request: ScoreRequ
     """Scores of NAS-Bench-101 cells in one draw; cached."""
     request.check(load_data(request.data))
     rows = _run(settings, score_cells, cells, request, CHUNK)
+    return combine(find_proxies(request.metrics), rows[:, None, :])
+
+
+def pair_scores(settings: Settings, pairs: Sequence[CellPair], request: ScoreRequest) -> Scores:
+    """Scores of any DARTS-style cells in one draw; cached."""
+    request.check(load_data(request.data))
+    rows = _run(settings, score_pairs, pairs, request, CHUNK)
     return combine(find_proxies(request.metrics), rows[:, None, :])
 
 
@@ -95,6 +103,14 @@ def _run(
     with settings.progress.task("scoring", len(items), sum(item.key in log.done for item in items)) as bar:
         found = run_items(settings.executor, work, items, log, Stop(), bar)
     return np.concatenate([np.array(found[item.key], dtype=np.float64) for item in items])
+
+
+def score_pairs(payload: Json, stop: Stop) -> Json:
+    """Work item: all metrics of some pairs of cells, as rows."""
+    request, batch, scale = _drawn(payload)
+    networks = (build_cells(parse_cell_pair(text), scale) for text in payload["cells"])
+    scores = score(networks, batch, request.metrics, initialisation=request.initialisation, seed=request.seed)
+    return scores.values.tolist()
 
 
 def score_cells(payload: Json, stop: Stop) -> Json:

@@ -268,6 +268,10 @@ class CellNetwork(Network):
         last = len(self.stack)
         return [(cell.inner, number in (last // 3, 2 * last // 3)) for number, cell in enumerate(self.stack)]  # type: ignore[misc]
 
+    def blocks(self) -> list[nn.Module]:
+        """Stem and cells in order."""
+        return [self.stem, *self.stack]
+
     def forward(self, x: Tensor, *cell_arguments: Any) -> Tensor:
         """Images (B, image_channels, H, W) to logits (B, classes)."""
         return self._run(x, cell_arguments, with_head=False)[0]

@@ -303,6 +303,14 @@ class Skeleton201(Network):
         """All cells in order."""
         return [cell for stage in self.stages for cell in stage]  # type: ignore[attr-defined]
 
+    def blocks(self) -> list[nn.Module]:
+        """Stem, cells and reductions in order."""
+        found: list[nn.Module] = [self.stem]
+        for stage, cells in enumerate(self.stages):
+            found += [self.reductions[stage - 1]] if stage else []
+            found += cells.children()
+        return found
+
     def forward(self, x: Tensor, *cell_arguments: Any) -> Tensor:
         """Images (B, image_channels, H, W) to logits (B, classes)."""
         x = self.stem(x)
