@@ -64,6 +64,7 @@ def test_the_time_is_shared_out_among_candidates_answers_and_the_plain_network()
 
 def test_more_and_larger_images_get_more_minutes() -> None:
     assert default_minutes(1079, 8) == 2
+    assert default_minutes(360, 32) == default_minutes(1000, 32) == 4
     assert default_minutes(360, 32) < default_minutes(8000, 32) < default_minutes(8000, 64) <= 60
 
 

@@ -19,17 +19,41 @@ def test_fig_1_agrees_with_the_printed_numbers(tmp_path):
 
 
 @NEEDS_TABLE
-def test_table_4_has_error_and_skip_share_of_every_method(tmp_path, monkeypatch):
-    monkeypatch.setattr(rarts, "TABLE_4_SETTINGS", {**rarts.TABLE_4_SETTINGS, **TINY})
-    monkeypatch.setattr(rarts, "TABLE_4", {name: rarts.TABLE_4[name] for name in ("DARTS-1", "RARTS fused")})
+def test_table_4_has_accuracy_and_skips_of_every_method(tmp_path, monkeypatch):
+    monkeypatch.setattr(rarts, "COLLAPSE_SETTINGS", {**rarts.COLLAPSE_SETTINGS, "cells": 1})
+    monkeypatch.setattr(rarts, "COLLAPSE_STEPS", 4)
+    monkeypatch.setattr(rarts, "TABLE_4", {name: rarts.TABLE_4[name] for name in ("DARTS-1", "RARTS fused", "OLES")})
     settings = Settings(tmp_path, seeds=2, data="digits")
     outcome = rarts.rarts_4(settings)
     rows = {row.label: row for row in outcome.rows}
-    assert rows["DARTS-1 CIFAR-10 error"].paper == 40.16
-    assert np.isclose(rows["DARTS-1 CIFAR-10 error"].ours + rows["DARTS-1 CIFAR-10 accuracy"].ours, 100)
-    assert 0 <= rows["RARTS fused skip share"].ours <= 100
+    assert rows["DARTS-1"].paper == pytest.approx(59.84)
+    assert 10 < rows["DARTS-1"].ours < 95
+    assert 0 <= rows["RARTS fused skips"].ours <= 1
+    assert 1.5 < rows["OLES entropy"].ours < np.log(5) + 1e-6
+    assert 0.1 < rows["OLES none"].ours < 0.3
     again = rarts.rarts_4(settings)  # finished searches are only read
     assert again.rows == outcome.rows
+
+
+@NEEDS_TABLE
+def test_the_collapse_is_drawn_over_the_number_of_images(tmp_path, monkeypatch):
+    monkeypatch.setattr(rarts, "COLLAPSE_SETTINGS", {**rarts.COLLAPSE_SETTINGS, "cells": 1})
+    monkeypatch.setattr(rarts, "COLLAPSE_STEPS", 4)
+    monkeypatch.setattr(rarts, "COLLAPSE_SIZES", (32, 64))
+    monkeypatch.setattr(rarts, "COLLAPSE_METHODS", ("DARTS-1",))
+    outcome = rarts.rarts_collapse(Settings(tmp_path, data="digits"))
+    assert {row.label for row in outcome.rows if row.unit == "share"} == {
+        f"DARTS-1 {how} {images} images skips" for how in ("plain", "augmented") for images in (32, 64)
+    }
+    outcome.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 5_000
+
+
+def test_every_number_of_images_gets_as_many_steps():
+    for images in rarts.COLLAPSE_SIZES:
+        given = rarts.few_images(images, augment=True)
+        steps = given["search_epochs"] * (images // rarts.COLLAPSE_BATCH)
+        assert abs(steps - rarts.COLLAPSE_STEPS) <= images // rarts.COLLAPSE_BATCH
 
 
 @NEEDS_TABLE

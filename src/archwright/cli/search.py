@@ -47,13 +47,14 @@ def _method_command(name: str) -> click.Command:
     for field, info in Configuration.model_fields.items():
         if field not in ("method", "limits", "options"):
             params.append(_option(field, info, method.default_space if field == "space" else None))
-    for limit, (_, text) in RESOURCES.items():
+    for limit in method.resources:
+        taken = limit in Configuration.model_fields  # --channels is the width of a network's first layer
         params.append(
             click.Option(
-                [f"--{limit.replace('_', '-')}", f"limit_{limit}"],
+                [f"--{'most-' * taken}{limit.replace('_', '-')}", f"limit_{limit}"],
                 type=FINITE_POSITIVE,
                 multiple=True,
-                help=f"Upper limit: {text}. Methods with several answers take it several times.",
+                help=f"Upper limit: {RESOURCES[limit].meaning}. Methods with several answers take it several times.",
             )
         )
     params += [
@@ -77,7 +78,7 @@ def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.search.engine import search
 
     run, as_json = values.pop("run"), values.pop("as_json")
-    limits = {key: values.pop(f"limit_{key}") for key in RESOURCES}
+    limits = {key: values.pop(f"limit_{key}") for key in RESOURCES if f"limit_{key}" in values}
     given = {key: value for key, value in values.items() if value is not None}
     options = {key: given.pop(key) for key in list(given) if key in own}
     settings = {**given, "limits": {key: list(v) if len(v) > 1 else v[0] for key, v in limits.items() if v}}

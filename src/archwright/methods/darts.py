@@ -10,7 +10,8 @@ never looked at. They differ in one step (passes = forward and backward through 
     GDAS      as DARTS-1, on one hard Gumbel sample of which only the selected operations run    2 cheap passes
     SNAS      w and alpha together by grad (L_t + L_v)/2 on a soft Gumbel sample                 2 passes
 
-RARTS, with two copies of the weights, is in :mod:`archwright.methods.rarts`.
+RARTS, with two copies of the weights, is in :mod:`archwright.methods.rarts`; PC-DARTS, DrNAS, SmoothDARTS and OLES,
+which change what DARTS-1 puts on the decisions or lets move, in :mod:`archwright.methods.darts_cures`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from archwright.errors import InputError
-from archwright.methods.gradients import GradientOptions, GradientSearch
+from archwright.methods.gradients import EnoughError, GradientOptions, GradientSearch
 from archwright.search.method import Options
 from archwright.search.values import Choice
 from archwright.spaces.base import Scale
@@ -56,8 +57,13 @@ class DifferentiableOptions(GradientOptions):
     supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final network")
     supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final network")
     supernet: str | None = Field(None, description="run folder of a search whose supernet this one starts from")
-    selection: Literal["strength", "perturbation"] = Field(
-        "strength", description="discretise by the largest weights, or by what the network misses most"
+    selection: Literal["strength", "perturbation", "perturbation-soft"] = Field(
+        "strength",
+        description="discretise by the largest weights, or by what the network misses most: a settled edge is then "
+        "its one operation (as published), or keeps that operation's weight (soft)",
+    )
+    stop_skips: float | None = Field(
+        None, gt=0, le=1, description="end the search when this share of a cell's edges prefers a skip connection"
     )
 
 
@@ -208,7 +214,16 @@ class DifferentiableSearch(GradientSearch):
 
     def relax(self, alphas: Alphas, position: Position) -> tuple[Alphas, Active | None]:
         """Weights of the operations and, where not all of them run, which do."""
-        return softmax(alphas), None
+        return self.strengths(alphas), None
+
+    def strengths(self, alphas: Alphas) -> Alphas:
+        """What the cell is read off, without sampling: weights (rows, choices) of every decision."""
+        return softmax(alphas)
+
+    @property
+    def partial(self) -> int:
+        """K of partial channels."""
+        return 1
 
     # The rest is common.
 
@@ -244,7 +259,7 @@ class DifferentiableSearch(GradientSearch):
         """The supernet, from the weights of another run where asked."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.space, self.supernet_scale)
+            network = CellSupernet(self.space, self.supernet_scale, partial=self.partial)
         if self.options.supernet is not None:
             load_supernet(supernet_of(self.options.supernet), network, self.context.task.data.fingerprint)
         network.to(self.context.device.torch)
@@ -272,8 +287,9 @@ class DifferentiableSearch(GradientSearch):
         save_supernet(trained, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
         records = self.records()
         plot_diagnostics(records, context.run.artifact("diagnostics.png"))
-        weights = {name: value.cpu().numpy() for name, value in softmax(problem.alpha.get(detached=True)).items()}
-        scores = weights if o.selection == "strength" else self._perturbed(problem, copies[0])
+        strengths = self.strengths(problem.alpha.get(detached=True))
+        weights = {name: value.cpu().numpy() for name, value in strengths.items()}
+        scores = weights if o.selection == "strength" else self._perturbed(strengths, copies[0])
         return Derived(
             architecture=str(self.space.derive(scores)),
             accuracy=None,
@@ -283,14 +299,15 @@ class DifferentiableSearch(GradientSearch):
             cells=records[-1]["cells"],
         )
 
-    def _perturbed(self, problem: Problem, w: WeightCopy) -> Any:
+    def _perturbed(self, weights: Alphas, w: WeightCopy) -> Any:
         """Scores by perturbation, from the loss of the trained supernet on D_v."""
-        weights = softmax(problem.alpha.get(detached=True))
+        projects = self.options.selection == "perturbation"
         batches = self.batches(self.halves()[1], DIAGNOSED_IMAGES, 1, shuffled=False)
 
         def loss_of(on: Masks) -> float:
+            put = projected(weights, on, self.space.operation_decisions) if projects else weights
             with torch.no_grad():
-                values = [supernet_loss(w.network, weights, batches.get(0, s), on) for s in range(len(batches))]
+                values = [supernet_loss(w.network, put, batches.get(0, s), on) for s in range(len(batches))]
             return float(torch.stack(values).mean())
 
         return self.space.perturbation_scores(loss_of, self.context.rng("perturbation"))
@@ -303,14 +320,14 @@ class DifferentiableSearch(GradientSearch):
         )
 
         def objective(network: nn.Module, alphas: Alphas, batch: Batch, _position: Position) -> Tensor:
-            return supernet_loss(network, softmax(alphas), batch, None)
+            return supernet_loss(network, self.strengths(alphas), batch, None)
 
         return Problem(objective, train, validation, problem.alpha, problem.architecture)
 
     def watch(self, epoch: int, metrics: dict[str, float], problem: Problem, copies: list[WeightCopy]) -> None:
         """Write the diagnostics into the run's events and warn of a collapse."""
         context = self.context
-        cells = cell_state(self.space, softmax(problem.alpha.get(detached=True)))
+        cells = cell_state(self.space, self.strengths(problem.alpha.get(detached=True)))
         found = {**metrics, **self.diagnose(self.fixed_problem(problem), copies), "cells": cells}
         before = next((one["cells"] for one in self.records() if one["epoch"] == epoch - 1), None)
         context.run.on_epoch("search")(epoch, found)
@@ -318,6 +335,18 @@ class DifferentiableSearch(GradientSearch):
         if warning:
             context.progress.say(warning)
             context.run.event("warning", epoch=epoch, text=warning)
+        limit, share = self.options.stop_skips, max(state.get("skip_share", 0.0) for state in cells.values())
+        if limit is not None and share >= limit:
+            raise EnoughError(f"The search ends here: {share:.0%} of a cell's edges prefer a skip connection.")
+
+
+def projected(weights: Alphas, on: Masks, decisions: list[str]) -> Alphas:
+    """The weights with every edge that has one operation left on as that operation alone, with weight 1."""
+    found = dict(weights)
+    for name in decisions:
+        mask = torch.from_numpy(on[name]).to(weights[name])
+        found[name] = torch.where(mask.sum(dim=1, keepdim=True) == 1, mask, weights[name])
+    return found
 
 
 def softmax(alphas: Alphas) -> Alphas:

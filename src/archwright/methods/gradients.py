@@ -46,6 +46,11 @@ class GradientOptions(Options):
     alpha_schedule: ScheduleName = Field("constant", description="how it falls: cosine, linear or constant")
     alpha_weight_decay: float = Field(1e-3, ge=0, description="weight decay of the architecture parameters")
     search_augment: bool = Field(True, description="crop and flip the images of the search")
+    search_images: int | None = Field(None, ge=2, description="images of each half; by default all there are")
+
+
+class EnoughError(Exception):
+    """Raised by :meth:`GradientSearch.watch` where a search is to end before its epochs are over; its text says why."""
 
 
 class GradientSearch(SearchMethod):
@@ -80,7 +85,7 @@ class GradientSearch(SearchMethod):
 
     @abstractmethod
     def watch(self, epoch: int, metrics: dict[str, float], problem: Problem, copies: list[WeightCopy]) -> None:
-        """Called after each epoch."""
+        """Called after each epoch; may end the search by :class:`EnoughError`, as a function of what it is given."""
 
     # What a subclass may change.
 
@@ -95,6 +100,10 @@ class GradientSearch(SearchMethod):
         adam = torch.optim.Adam(parameters, lr=o.alpha_lr, betas=(0.5, 0.999), weight_decay=o.alpha_weight_decay)
         return Variable(parameters, adam, make_schedule(o.alpha_schedule, o.alpha_lr, min(o.alpha_lr, o.alpha_lr_min)))
 
+    def further_state(self, copies: list[WeightCopy]) -> dict[str, Stateful]:
+        """What the step changes beside weights and architecture parameters; called once, before the step is made."""
+        return {}
+
     def diagnose(self, problem: Problem, copies: list[WeightCopy]) -> dict[str, float]:
         """Lagrangian, distance and residuals; here of one copy."""
         return equilibrium(problem, copies[0], copies[0], 1.0, 0.0, [], 0.0)
@@ -104,7 +113,7 @@ class GradientSearch(SearchMethod):
     def search_seconds(self) -> float:
         """Of the search itself, from a timed pass of the network."""
         problem, network = self.problem(), self.make_network()
-        weights = list(network.parameters())
+        weights = [weight for weight in network.parameters() if weight.requires_grad]
         times = []
         for _ in range(2):
             begin = time.perf_counter()
@@ -126,6 +135,10 @@ class GradientSearch(SearchMethod):
     def halves(self) -> tuple[Half, Half]:
         """Positions of D_t and D_v in the train part: disjoint random halves of equal size."""
         count = len(self.context.task.data.train) // 2
+        asked = self.options.search_images
+        if asked is not None and asked > count:
+            raise InputError(f"at most {count} images of each half", f"--search-images {asked}")
+        count = asked or count
         if count < 2:
             raise InputError(
                 "at least 4 training images, to divide into D_t and D_v",
@@ -149,7 +162,7 @@ class GradientSearch(SearchMethod):
     def copy_of(self, network: nn.Module, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
         """A network with SGD on its weights."""
         o = self.options
-        weights: list[Tensor] = list(network.parameters())
+        weights: list[Tensor] = [weight for weight in network.parameters() if weight.requires_grad]
         sgd = torch.optim.SGD(weights, lr=lr, momentum=o.w_momentum, weight_decay=o.w_weight_decay)
         return WeightCopy(network, Variable(weights, sgd, make_schedule(schedule, lr, min(lr, lr_min)), o.w_clip))
 
@@ -169,19 +182,23 @@ class GradientSearch(SearchMethod):
         state: dict[str, Stateful] = {"alpha": problem.alpha, "alpha_optimizer": problem.architecture.optimizer}
         for name, one in zip(("w", "y"), copies, strict=False):
             state |= {name: one.network, f"{name}_optimizer": one.variable.optimizer}
+        state |= self.further_state(copies)
         steps = len(problem.train)
-        with context.progress.task("searching", o.search_epochs * steps) as bar:
-            drive(
-                self.make_step(problem, copies),
-                state,
-                epochs=o.search_epochs,
-                steps_per_epoch=steps,
-                seed=context.configuration.seed,
-                checkpoints=context.run.checkpoints("search"),
-                stop=context.stop,
-                on_epoch=lambda epoch, metrics: self.watch(epoch, metrics, problem, copies),
-                on_step=lambda _: bar.advance(),
-            )
+        try:
+            with context.progress.task("searching", o.search_epochs * steps) as bar:
+                drive(
+                    self.make_step(problem, copies),
+                    state,
+                    epochs=o.search_epochs,
+                    steps_per_epoch=steps,
+                    seed=context.configuration.seed,
+                    checkpoints=context.run.checkpoints("search"),
+                    stop=context.stop,
+                    on_epoch=lambda epoch, metrics: self.watch(epoch, metrics, problem, copies),
+                    on_step=lambda _: bar.advance(),
+                )
+        except EnoughError as end:
+            context.progress.say(str(end))
         return self.ended(problem, copies)
 
     def records(self) -> list[dict[str, Json]]:

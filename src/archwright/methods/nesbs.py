@@ -151,6 +151,7 @@ class Nesbs(Method):
             raise InputError("a pool at least as large as the ensemble", f"--pool {o.pool} --size {o.size}")
         self._check_sum()
         self.parts()
+        self.space.check_partial(self.supernet_scale.channels, o.partial_channels)
         supernet = self.fresh_supernet()
         if o.supernet is not None:
             load_supernet(supernet_of(o.supernet), supernet, self.context.task.data.fingerprint)

@@ -50,7 +50,23 @@ reproductions = Registry(
     Entry("proxies-darts", "archwright.reproduce.proxies:proxies_darts", "all training-free scores on 500 DARTS cells"),
     Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
     Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
-    Entry("rarts-4", "archwright.reproduce.rarts:rarts_4", "differentiable searches on NAS-Bench-201: accuracy, skips"),
+    Entry(
+        "rarts-4",
+        "archwright.reproduce.rarts:rarts_4",
+        "differentiable searches where DARTS collapses",
+    ),
+    Entry(
+        "rarts-4-large",
+        "archwright.reproduce.rarts:rarts_4_large",
+        "the same with many images",
+    ),
+    Entry(
+        "rarts-collapse",
+        "archwright.reproduce.rarts:rarts_collapse",
+        "when DARTS collapses: skips by images",
+    ),
+    Entry("rarts-5", "archwright.reproduce.rarts_width:rarts_5", "ResNet-20 with 40 and 60 % of its channels removed"),
+    Entry("rarts-6", "archwright.reproduce.rarts_width:rarts_6", "MobileNetV2 with 40 and 60 % of its channels gone"),
     Entry("thesis-7.3", f"{_THESIS7}:table_7_3", "HNAS and baselines on NAS-Bench-201, test accuracy"),
     Entry(
         "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"

@@ -5,8 +5,10 @@ Searches are ordinary runs in folders of their own, so that a killed reproductio
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,10 @@ from archwright.analysis.bilevel import (
 )
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import read_json, write_json
+from archwright.runs.run import Run
 from archwright.search.answer import Answer
 from archwright.search.engine import resume, search
+from archwright.spaces.nasbench201 import NASBENCH201
 
 DEFAULT_SEEDS = 3
 
@@ -75,64 +79,162 @@ def rarts_fig1(settings: Settings) -> Outcome:
 
 # --- Table 4 ---------------------------------------------------------------------------------------------------------
 
+RARTS_OPTIONS: dict[str, Any] = {"lam": 1.0, "beta": 0.1}
 TABLE_4: dict[str, tuple[str, dict[str, Any], float | None, float | None]] = {
-    "DARTS-1": ("darts", {"order": 1}, 40.16, 100.0),
+    "DARTS-1": ("darts", {"order": 1}, 40.16, 1.0),
+    "DARTS-2": ("darts", {"order": 2}, 34.62, 1.0),
     "MiLeNAS": ("milenas", {}, None, None),
-    "RARTS": ("rarts", {"lam": 1.0, "beta": 0.1}, 11.48, 0.0),
-    "RARTS fused": ("rarts", {"lam": 1.0, "beta": 0.1, "fused": True}, None, None),
-    "DARTS-2": ("darts", {"order": 2}, 34.62, 100.0),
+    "GDAS": ("gdas", {}, None, None),
+    "SNAS": ("snas", {}, None, None),
+    "RARTS": ("rarts", RARTS_OPTIONS, 11.48, 0.0),
+    "RARTS fused": ("rarts", {**RARTS_OPTIONS, "fused": True}, None, None),
+    "PC-DARTS": ("pc-darts", {"partial_channels": 2}, None, None),
+    "DrNAS": ("drnas", {}, None, None),
+    "SmoothDARTS": ("smooth-darts", {}, None, None),
+    "OLES": ("oles", {}, None, None),
 }
 """Method, options, and the paper's CIFAR-10 error and share of skip connections."""
+TABLE_4_LARGE = ("DARTS-1", "MiLeNAS", "RARTS", "RARTS fused", "DARTS-2")
 
-TABLE_4_SETTINGS: dict[str, Any] = {
+COMMON_4: dict[str, Any] = {
     "space": "nasbench201",
     "benchmark": "nb201",
-    "image_size": 16,
     "channels": 8,
-    "cells": 1,
     "threads": 1,
-    "search_epochs": 20,
     "w_weight_decay": 5e-4,
-    "alpha_lr": 1e-3,
 }
+COLLAPSE_STEPS, COLLAPSE_BATCH, COLLAPSE_IMAGES = 400, 32, 256
+COLLAPSE_SETTINGS: dict[str, Any] = {
+    **COMMON_4,
+    "image_size": 8,
+    "cells": 3,
+    "search_batch": COLLAPSE_BATCH,
+    "alpha_lr": 0.01,
+}
+"""Few images and a quick alpha: where DARTS-1 collapses."""
+LARGE_SETTINGS: dict[str, Any] = {**COMMON_4, "image_size": 16, "cells": 1, "search_epochs": 20, "alpha_lr": 1e-3}
+
+
+def few_images(images: int, augment: bool) -> dict[str, Any]:
+    """Settings of a search on ``images`` of each half, always as many steps."""
+    epochs = max(1, COLLAPSE_STEPS * COLLAPSE_BATCH // images)
+    return {"search_images": images, "search_epochs": epochs, "search_augment": augment}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a search on the table ended with: accuracy in percent, skips as a share, entropy in nats, weight of none."""
+
+    cell: str
+    accuracy: float
+    skips: float
+    entropy: float
+    none: float
+    seconds: float
+
+
+def ended(folder: Path, label: str, settings: dict[str, Any]) -> Ended:
+    """The search of one row of the table, done or read."""
+    method, options, _, _ = TABLE_4[label]
+    result = finished(folder, method, **settings, **options)
+    cell = str(result.best.architecture)
+    derived = Run.open(folder).stage_result("search")
+    assert derived is not None
+    state = derived["cells"]["cell"]
+    none = float(np.mean(np.array(derived["weights"]["cell"])[:, NASBENCH201.operations.index("none")]))
+    skips = cell.count("skip_connect") / 6
+    return Ended(cell, result.best.accuracy or 0.0, skips, state["entropy"], none, result.seconds)
 
 
 @needs("nb201")
 def rarts_4(settings: Settings) -> Outcome:
-    """Cells found on NAS-Bench-201: table error and share of skip connections."""
-    found: dict[str, list[dict[str, float]]] = {label: [] for label in TABLE_4}
-    cells: dict[str, list[str]] = {label: [] for label in TABLE_4}
-    for seed in range(settings.seeds or DEFAULT_SEEDS):
-        for label, (method, options, _, _) in TABLE_4.items():
+    """The collapse: few images, where first-order DARTS ends at skip connections and RARTS does not."""
+    scale = (
+        f"8 channels, 3 cells a stage, 8 px, {COLLAPSE_IMAGES} images a half, {COLLAPSE_STEPS} steps, alpha lr .01, "
+        "no augmentation"
+    )
+    given = {**COLLAPSE_SETTINGS, **few_images(COLLAPSE_IMAGES, augment=False)}
+    return _table_4(settings, list(TABLE_4), given, settings.seeds or 5, scale)
+
+
+@needs("nb201")
+def rarts_4_large(settings: Settings) -> Outcome:
+    """The same with all images and a slow alpha, where nothing collapses."""
+    scale = f"8 channels, 1 cell a stage, 16 px, {LARGE_SETTINGS['search_epochs']} epochs, 4,000 images a half"
+    return _table_4(settings, list(TABLE_4_LARGE), LARGE_SETTINGS, settings.seeds or DEFAULT_SEEDS, scale)
+
+
+def _table_4(settings: Settings, labels: list[str], given: dict[str, Any], seeds: int, scale: str) -> Outcome:
+    found: dict[str, list[Ended]] = {label: [] for label in labels}
+    for seed in range(seeds):
+        for label in labels:
             folder = settings.folder / f"{label.lower().replace(' ', '-')}-{seed}"
-            given = {**TABLE_4_SETTINGS, "data": settings.images().spec, "seed": seed}
-            result = finished(folder, method, **given, options=options)
-            cell = str(result.best.architecture)
-            cells[label].append(cell)
-            found[label].append(
-                {
-                    "error": 100 - (result.best.accuracy or 0.0),
-                    "skips": 100 * cell.count("skip_connect") / 6,
-                    "seconds": result.seconds,
-                }
-            )
-            settings.progress.say(f"rarts-4 {label} seed {seed}: {result.best.accuracy:.2f} %, {cell}")
+            one = ended(folder, label, {**given, "data": settings.images().spec, "seed": seed})
+            found[label].append(one)
+            settings.progress.say(f"{label} seed {seed}: {one.accuracy:.2f} %, {one.cell}")
     rows = []
-    for label, (_, _, error, skips) in TABLE_4.items():
-        values = found[label]
-        rows.append(Row.of(f"{label} CIFAR-10 error", "%", error, [one["error"] for one in values]))
+    for label, values in found.items():
+        _, _, error, skips = TABLE_4[label]
         accuracy = None if error is None else 100 - error
-        rows.append(Row.of(f"{label} CIFAR-10 accuracy", "%", accuracy, [100 - one["error"] for one in values]))
-        rows.append(Row.of(f"{label} skip share", "%", skips, [one["skips"] for one in values]))
-        rows.append(Row.of(f"{label} search time", "s", None, [one["seconds"] for one in values]))
+        rows.append(Row.of(label, "%", accuracy, [one.accuracy for one in values]))
+        rows.append(Row.of(f"{label} skips", "share", skips, [one.skips for one in values]))
+        rows.append(Row.of(f"{label} entropy", "nats", None, [one.entropy for one in values]))
+        rows.append(Row.of(f"{label} none", "mean weight", None, [one.none for one in values]))
+        rows.append(Row.of(f"{label} time", "s", None, [one.seconds for one in values]))
     notes = [
-        "Errors: NAS-Bench-201 table (test, 200 epochs, mean over its seeds); the paper's DARTS rows are single runs.",
-        "Ours searches on the train part of the images, halved into D_t and D_v.",
-        "The paper: 50,000 images at 32 px, 16 channels, 5 cells a stage, 100 epochs, alpha lr 3e-4 (ours 1e-3).",
-        *(f"{label}: {', '.join(cells[label])}" for label in TABLE_4),
+        "Accuracies: NAS-Bench-201 table (CIFAR-10 test, 200 epochs, mean over its seeds).",
+        "Ours searches on the train part of the images, halved into D_t and D_v. Entropy of a row: 1.61 at the start.",
+        "The paper: 50,000 images at 32 px, 16 channels, 5 cells a stage, 100 epochs, alpha lr 3e-4; single runs.",
+        *(f"{label}: {', '.join(one.cell for one in values)}" for label, values in found.items()),
     ]
-    epochs = TABLE_4_SETTINGS["search_epochs"]
-    return Outcome(f"8 channels, 1 cell a stage, 16 px, {epochs} epochs, 4,000 images a half", rows, notes)
+    return Outcome(scale, rows, notes)
+
+
+COLLAPSE_SIZES = (64, 256, 1024, 2048)
+COLLAPSE_METHODS = ("DARTS-1", "RARTS")
+
+
+@needs("nb201")
+def rarts_collapse(settings: Settings) -> Outcome:
+    """When DARTS collapses: share of skip connections by the images of a half, with and without augmentation."""
+    curves: dict[tuple[str, bool], dict[int, list[Ended]]] = {}
+    for seed in range(settings.seeds or 1):
+        for label, augment, images in itertools.product(COLLAPSE_METHODS, (False, True), COLLAPSE_SIZES):
+            folder = settings.folder / f"{label.lower()}-{images}-{'augmented' if augment else 'plain'}-{seed}"
+            given = {**COLLAPSE_SETTINGS, **few_images(images, augment), "data": settings.images().spec, "seed": seed}
+            one = ended(folder, label, given)
+            curves.setdefault((label, augment), {}).setdefault(images, []).append(one)
+            settings.progress.say(f"{label}, {images} images, {'' if augment else 'not '}augmented: {one.skips:.2f}")
+    rows = []
+    for (label, augment), by_size in curves.items():
+        how = "augmented" if augment else "plain"
+        for images, values in by_size.items():
+            rows.append(Row.of(f"{label} {how} {images} images skips", "share", None, [one.skips for one in values]))
+            rows.append(Row.of(f"{label} {how} {images} images", "%", None, [one.accuracy for one in values]))
+
+    def draw(path: Path) -> None:
+        _plot_collapse(curves, path)
+
+    scale = f"8 channels, 3 cells a stage, 8 px, {COLLAPSE_STEPS} steps of {COLLAPSE_BATCH} images, alpha lr .01"
+    return Outcome(scale, rows, ["Accuracies: NAS-Bench-201 table (CIFAR-10 test)."], plot=draw)
+
+
+def _plot_collapse(curves: dict[tuple[str, bool], dict[int, list[Ended]]], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6, 3.6), layout="constrained")
+    axis = figure.subplots()
+    for (label, augment), by_size in curves.items():
+        shares = [float(np.mean([one.skips for one in values])) for values in by_size.values()]
+        axis.plot(list(by_size), shares, "o-" if augment else "o--", label=label + (", augmented" if augment else ""))
+    axis.set_xscale("log", base=2)
+    axis.set_xlabel("images of each half")
+    axis.set_ylabel("share of skip connections")
+    axis.set_ylim(-0.03, 1.03)
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
 
 
 # --- Table 2 ---------------------------------------------------------------------------------------------------------
@@ -180,7 +282,6 @@ def _operation_latencies(folder: Path) -> tuple[dict[str, float], Path]:
     """The table of this device, measured once a folder so that all searches of the reproduction share it."""
     from archwright.costs.measure import Timing
     from archwright.costs.operations import operation_latencies
-    from archwright.spaces.nasbench201 import NASBENCH201
 
     path = folder / "operations.json"
     if not path.exists():

@@ -96,6 +96,8 @@ class Choice:
 class CellSpace(Space[A]):
     """A space of cells in a skeleton; see the module's text."""
 
+    fewest_channels: ClassVar[int] = 1
+    """That an operation of a supernet with partial channels may see."""
     fewest_cells: ClassVar[int] = 1
     """The least ``scale.cells`` with which every kind of cell occurs."""
     edges_compete: ClassVar[bool] = False
@@ -183,6 +185,15 @@ class CellSpace(Space[A]):
         }
 
     # --- what follows ---
+
+    def check_partial(self, channels: int, partial: int) -> None:
+        """Refuse partial channels that do not divide ``channels``, or leave an operation too few."""
+        least = self.fewest_channels * partial
+        if channels % partial or channels < least:
+            raise InputError(
+                f"at least {least} channels, divisible by {partial} (--partial-channels), in the space {self.name!r}",
+                str(channels),
+            )
 
     @property
     def operation_decisions(self) -> list[str]:

@@ -52,6 +52,7 @@ class Darts(CellSpace[CellPair]):
     operations = NAMES
     fewest_cells = 3
     edges_compete = True
+    fewest_channels = 4
     additive_costs: ClassVar[bool] = True
     scales: ClassVar[Mapping[str, Scale]] = {
         "paper": Scale(channels=36, cells=20, auxiliary=True),
@@ -136,6 +137,12 @@ class Darts(CellSpace[CellPair]):
             return make_cell(REDUCE if reduction else NORMAL, channels, channels)
 
         return CellNetwork(scale, (NODES, NODES), place, affine)
+
+    def check_scale(self, scale: Scale) -> None:
+        """Also refuses fewer than four channels: two in a depth-wise convolution end the process (torch 2.13)."""
+        super().check_scale(scale)
+        if scale.channels < self.fewest_channels:
+            raise InputError(f"at least {self.fewest_channels} channels in the {self.name} space", str(scale.channels))
 
     def supernet_scale(self, scale: Scale) -> Scale:
         """With a batch norm after every pool, which final networks do not have: pooling must not win by its scale."""

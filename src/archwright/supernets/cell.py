@@ -48,7 +48,8 @@ class MixedCell(nn.Module):
         pattern: nodes and edges.
         operations: names, in the order of the columns.
         channels: of each node.
-        partial: each operation sees 1/partial of the channels, the rest passes by, and the channels are shuffled.
+        partial: each operation sees 1/partial of the channels, the rest passes by times the sum of the edge's
+            weights (1 but for weighted edges), and the channels are shuffled.
     """
 
     def __init__(
@@ -125,8 +126,9 @@ class MixedCell(nn.Module):
             size = value.shape[1] // self.partial
             value, rest = value[:, :size], value[:, size:]
             rest = F.max_pool2d(rest, 2, 2, ceil_mode=True) if self._stride(source) == 2 else rest
-            for row in rows:
-                add(bypass, self.edges[row][1], rest)
+            for row, share in zip(rows, weights[rows].sum(dim=1).unbind(), strict=True):
+                whole = not share.requires_grad and bool(share == 1)
+                add(bypass, self.edges[row][1], rest if whole else rest * share)
         wide: list[Tensor] = []  # outputs of all edges side by side, (B, n*C, H, W) each
         shared: list[tuple[Tensor, Tensor]] = []  # an output that all edges have in common, and its weights (n,)
         columns = weights[rows].unbind(1) if rows else ()

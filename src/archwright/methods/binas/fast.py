@@ -27,7 +27,7 @@ from archwright.costs.additive import StagedCosts
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
-from archwright.data import Augmentation, Batches
+from archwright.data import Augmentation, Batches, Steps
 from archwright.data.augmentation import Augment
 from archwright.errors import InputError
 from archwright.export import has_onnx
@@ -46,7 +46,7 @@ from archwright.search.final import keep_answer
 from archwright.search.method import Stage
 from archwright.search.values import StageResult
 from archwright.spaces.compact import Compact, CompactArchitecture
-from archwright.training import Recipe
+from archwright.training import Recipe, train
 
 LEARNING_RATE = 0.05
 LABEL_SMOOTHING = 0.1
@@ -55,6 +55,8 @@ FEW_IMAGES = 1000
 STEP_BATCH = 16
 """Images of a timed training step of a block; whole networks tell what the real batch takes."""
 STEP_TIMING = Timing(batch=STEP_BATCH, warm_up=1, repeats=5, training=True)
+OVERHEAD_STEPS = 25
+"""Steps of a real training that are timed to know what each takes beyond its forward and backward pass."""
 LOOSER = 1.8
 """A search without limits gets the latency of a plain network, and so many times it."""
 FEW_PHOTOGRAPHS, SHOWN = 2000, {"crop": 0, "cutout": 0, "zoom": 0.6, "colour": 0.4}
@@ -118,10 +120,10 @@ class FastPlan:
 
     @cached_property
     def augment(self) -> Augment | None:
-        """Of all trainings: few photographs are seen often, and are shown in more ways."""
+        """Of all trainings: few photographs in colour are seen often, and are shown in more ways."""
         task = self.context.task
         usual = task.augmentation()
-        photographs = isinstance(usual, Augmentation) and usual.flip
+        photographs = isinstance(usual, Augmentation) and usual.flip and task.data.image_channels == 3
         return task.augmentation(**SHOWN) if photographs and len(task.data.train) <= FEW_PHOTOGRAPHS else usual
 
     @property
@@ -187,7 +189,7 @@ class FastPlan:
         timing = replace(STEP_TIMING, processor=context.device.name)
         steps = self.tables.measured(timing, "training steps", "steps", networks=0)
         steps.save(context.run.artifact("steps.json"))
-        factor = self._batch_factor()
+        factor = self._step_factor(steps)
         least = factor * steps.costs(self.space).problem(self.space).cost_range("latency_ms")[0]
         spent = time.time() - context.run.events()[0]["time"]
         share = (self._clock() - worked) / (time.perf_counter() - begin)
@@ -201,22 +203,22 @@ class FastPlan:
         )
         return plan
 
-    def _batch_factor(self) -> float:
-        """How many times longer a step of the real batch takes than one of the timed batch, of a typical network."""
+    def _step_factor(self, steps: LatencyTable) -> float:
+        """How many times longer a step of the real batch takes than the table's sum of blocks, of a typical network."""
         network = self.space.plain(width=PLAIN_WIDTH)
-        small, real = (self._step_ms(self.space.build(network, self.space.scale), b) for b in (STEP_BATCH, None))
-        return real / small
+        summed = float(steps.predict(self.space, [network])[0])
+        return self._step_ms(self.space.build(network, self.space.scale)) / summed
 
     def _plain_step_ms(self) -> float:
-        return self._step_ms(PlainNetwork(self.context.task.data), None)
+        return self._step_ms(PlainNetwork(self.context.task.data))
 
-    def _step_ms(self, network: Any, batch: int | None) -> float:
+    def _step_ms(self, network: Any) -> float:
+        """Of a real batch."""
         scale = self.space.scale
         shape = (scale.image_channels, scale.image_size, scale.image_size)
-        threads, size = self.context.device.threads, batch or self.recipe.batch_size
         timing = Timing(
-            threads=threads,
-            batch=size,
+            threads=self.context.device.threads,
+            batch=self.recipe.batch_size,
             warm_up=2,
             repeats=9,
             training=True,
@@ -230,14 +232,14 @@ class FastPlan:
         return time.process_time() if device.threads == 1 and device.name == "cpu" else time.perf_counter()
 
     def _overhead_ms(self) -> float:
-        """Loading and augmenting the images of a step."""
-        batches = Batches(self.context.task.data, "train", self.recipe.batch_size, augment=self.augment)
-        times = []
-        for number in range(7):
-            begin = self._clock()
-            batches.get(*divmod(number, len(batches)))
-            times.append(1000 * (self._clock() - begin))
-        return float(np.median(times))
+        """What a step of a real training takes beyond the timed one: its images, their augmentation, bookkeeping."""
+        recipe, device = self.recipe, self.context.device.name
+        network = self.space.build(self.space.plain(width=PLAIN_WIDTH), self.space.scale)
+        batches = Batches(self.context.task.data, "train", recipe.batch_size, augment=self.augment, device=device)
+        ends: list[float] = []
+        steps = Steps(batches, OVERHEAD_STEPS)
+        train(network, steps, recipe, seed=0, device=device, on_step=lambda _: ends.append(self._clock()))
+        return max(0.0, 1000 * float(np.median(np.diff(ends))) - self._step_ms(network))
 
     @property
     def plan(self) -> Plan:

@@ -51,8 +51,8 @@ class Plan(StageResult):
         trunk_seconds: for the first answer, and for the plain network beside it.
         growth_seconds: for each further answer.
         least_step_ms: of the quickest network.
-        overhead_ms: a step's share of loading and augmenting the images.
-        plain_step_ms: one step of the plain network, with that share.
+        overhead_ms: of a step, for its images and the bookkeeping of a training.
+        plain_step_ms: one step of the plain network, with that.
         step_factor: times the table of step times, which is of small batches, gives steps of the real ones.
     """
 
@@ -92,9 +92,9 @@ def make_plan(
     Args:
         seconds: left for training.
         limits: answers that are asked for.
-        step_factor: of the real batch beside the one that steps were timed with.
-        overhead_ms: of a step, for its images.
-        plain_step_ms: of the plain network, without its images.
+        step_factor: of a real step beside the sum of its blocks' timed ones.
+        overhead_ms: of a step beyond its passes.
+        plain_step_ms: of the plain network, without that.
         least_step_ms: of the quickest network of the space.
     """
     part = (1 - CANDIDATE_SHARE) * seconds / (2 * TRUNK_PARTS + limits - 1)
@@ -116,8 +116,11 @@ def candidates(limits: int) -> int:
 
 
 def default_minutes(images: int, image_size: int) -> float:
-    """Minutes for a search that was given none: more for more and for larger images."""
-    return float(min(60.0, max(2.0, round(2 * (images / 1000) ** 0.5 * image_size / 16))))
+    """Minutes for a search that was given none: more for more and for larger images.
+
+    Few images need as many steps as a thousand do: they are only seen more often.
+    """
+    return float(min(60.0, max(2.0, round(2 * max(1.0, images / 1000) ** 0.5 * image_size / 16))))
 
 
 # --- what is worth trying ---------------------------------------------------------------------------------------------
