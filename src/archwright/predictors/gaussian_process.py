@@ -54,7 +54,8 @@ def matern(first: Array, second: Array, lengths: Array) -> Array:
     """Matern-5/2 covariances (n, k) of points (n, d) and (k, d), variance 1."""
     distance = np.sqrt((((first[:, None] - second[None]) / lengths) ** 2).sum(-1))
     scaled = np.sqrt(5) * distance
-    return (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+    covariance: Array = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
+    return covariance
 
 
 def fit(x: Array, y: Array) -> GaussianProcess:
