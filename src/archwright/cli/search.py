@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import types
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import click
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from archwright.cli.values import FINITE_POSITIVE, TEXT
-from archwright.costs.limits import RESOURCES
 from archwright.search.registry import methods
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 
 class SearchGroup(click.Group):
     """Lists methods from the registry; a method's module is imported only when its command is used."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options come after the name of a method."""
+        if args and args[0].startswith("--") and args[0] != "--help":
+            named = ", ".join(entry.name for entry in methods)
+            raise click.UsageError(f"Name a method before {args[0]}, as in 'archwright search binas' ({named}).", ctx)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Registered names."""
@@ -37,6 +45,7 @@ class SearchGroup(click.Group):
 
 
 def _method_command(name: str) -> click.Command:
+    from archwright.costs.limits import RESOURCES
     from archwright.search.configuration import Configuration
 
     method = methods.get(name)
@@ -74,6 +83,7 @@ def _method_command(name: str) -> click.Command:
 
 def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.cli.view import show_answer
+    from archwright.costs.limits import RESOURCES
     from archwright.runs.progress import TerminalProgress
     from archwright.search.engine import search
 
