@@ -34,6 +34,14 @@ SMALL: dict[str, dict[str, Any]] = {
     },
     **dict.fromkeys(("darts", "milenas", "gdas", "snas", "rarts", "drnas", "smooth-darts", "oles"), GRADIENTS),
     "pc-darts": {**GRADIENTS, "partial_channels": 2},
+    "rarts-width": {
+        **GRADIENTS,
+        "network": "own_networks:plain",
+        "ratio": 0.4,
+        "timing": False,
+        "compare": False,
+        **dict.fromkeys(("channels", "cells")),
+    },
     "rsps": SHARED,
     "conas": {**SHARED, "threshold": 9.0, "rounds": 1},
 }

@@ -14,6 +14,7 @@ from archwright.cli.main import cli
 from archwright.errors import InputError
 from archwright.proxies.registry import PROXIES
 from archwright.reproduce.base import reproductions
+from archwright.search.configuration import Configuration
 from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
 
@@ -74,6 +75,38 @@ def test_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(shortened, "README.md", "exec"), names)  # noqa: S102
 
 
+def defaults() -> dict[str, set[str]]:
+    """Option -> its defaults in all methods, as text; numbers as floats are written."""
+    found: dict[str, set[str]] = {}
+    for entry in methods:
+        for name, field in {**Configuration.model_fields, **methods.get(entry.name).Options.model_fields}.items():
+            if isinstance(field.default, int | float | str) and not isinstance(field.default, bool):
+                found.setdefault(name, set()).add(plain(str(field.default)))
+    return found
+
+
+def plain(text: str) -> str:
+    """A number in one form; a name without its quotes."""
+    try:
+        return str(float(text))
+    except ValueError:
+        return text.strip("`")
+
+
+def test_defaults_in_tables_are_the_codes() -> None:
+    known, compared = defaults(), 0
+    for page in PAGES:
+        for row in re.findall(r"^\|(.*)\|$", page.read_text(), flags=re.MULTILINE):
+            first, second, *_ = [*re.split(r"(?<!\\)\|", row), ""]
+            options = [name.replace("-", "_") for name in re.findall(r"`(?:--)?([a-z_-]+)`", first)]
+            said = second.strip().split(", ")
+            for option, text in zip(options, said, strict=False) if len(options) == len(said) else ():
+                if option in known and re.fullmatch(r"-?[\d.]+(e-?\d+)?|`[a-z-]+`", text):
+                    assert plain(text) in known[option], f"{page.name}: {first.strip()}"
+                    compared += 1
+    assert compared > 40
+
+
 # --- pages -----------------------------------------------------------------------------------------------------------
 
 
@@ -89,6 +122,15 @@ def test_every_method_has_a_page_with_all_that_readers_look_for() -> None:
     choosing = (ROOT / "docs" / "choosing.md").read_text()
     assert without == []
     assert [name for name in ("binas", "hnas", "nasi", "conas", "rarts", "nesbs") if name not in choosing] == []
+
+
+def test_numbers_of_the_decision_table_are_on_the_pages_it_leads_to() -> None:
+    """A page that was measured anew changes the table, too."""
+    own = ROOT / "docs" / "choosing.md"
+    others = "".join(page.read_text() for page in PAGES if page != own)
+    numbers = re.findall(r"\d+\.\d+(?= (?:s|%|times|and)\b| %)", own.read_text())
+    assert len(numbers) > 10
+    assert [one for one in numbers if not re.search(rf"(?<![\d.]){re.escape(one)}(?!\d)", others)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

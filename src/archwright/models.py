@@ -35,7 +35,9 @@ from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import find_space
+from archwright.spaces.width import PREFIX
 from archwright.strict import from_plain, parse_json
+from archwright.terminal import say
 
 if TYPE_CHECKING:
     from archwright.ensembles import Ensemble
@@ -197,7 +199,8 @@ def load_model(path: Path | str, space: Space[Any] | None = None) -> Model | Ens
     """What is saved at ``path``: a ``.safetensors`` file, an ensemble's folder, or a run, whose answer is taken.
 
     Loading imports nothing that a file names: a space of your own is given as ``space``, unless it is registered or its
-    module is already imported.
+    module is already imported. The one exception is a thinned network of your own, which is made by the function it was
+    searched with: its module is imported, and that is said on stderr.
     """
     from archwright.ensembles import MANIFEST, load_ensemble
 
@@ -236,6 +239,8 @@ def load_member(path: Path, space: Space[Any] | None = None) -> Model:
 
 def _space_of(text: str, path: Path) -> Space[Any]:
     """The space that a file names, as far as this process knows it."""
+    if text.startswith(PREFIX):
+        return _width_space(text, path)
     module, _, _ = text.rpartition(":")
     if ":" in text and not text.startswith(SPEC) and not is_local(text) and module not in sys.modules:
         raise InputError(
@@ -248,6 +253,17 @@ def _space_of(text: str, path: Path) -> Space[Any]:
     except InputError as error:
         if is_local(text):
             raise
+        raise _impossible(path, error) from error
+
+
+def _width_space(text: str, path: Path) -> Space[Any]:
+    """The space of a thinned network; a user's own network is made by its function, whose module is imported aloud."""
+    network = text.removeprefix(PREFIX)
+    if ":" in network and not is_local(network):
+        say(f"Importing {network}, which the model in {path} names.", stderr=True)
+    try:
+        return find_space(text)
+    except InputError as error:
         raise _impossible(path, error) from error
 
 

@@ -61,6 +61,8 @@ for arguments in (["--help"], ["spaces"], ["datasets"], ["methods"], ["benchmark
     except SystemExit as leaving:
         assert not leaving.code, arguments
     assert "torch" not in sys.modules, f"{arguments} imported torch"
+    if arguments == ["--help"]:  # these take longer than all the rest of it
+        assert not {"numpy", "pydantic", "rich"} & set(sys.modules)
 """
 
 
@@ -97,6 +99,8 @@ def test_help_and_lists_do_not_import_torch() -> None:
         ("search random --seed -1", "seed"),
         ("search random --device abacus", "'abacus'"),
         ("search random --data folder:no/such/place", "no/such/place"),
+        (f"search random --data {Path(__file__).parent}", f"Write folder:{Path(__file__).parent}"),
+        ("search --data digits", "Name a method before --data"),
         ("search evolution --sample 30", "cannot be larger than population"),
         ("runs show no-such-run", "a run folder"),
         ("runs resume no-such-run", "a run folder"),

@@ -55,6 +55,7 @@ def test_every_limit_gets_a_model_within_it_and_a_looser_one_is_never_worse(fini
         assert str(one.load().architecture) == one.architecture
     assert models[1].validation_accuracy >= models[0].validation_accuracy
     assert str(load_model(finished.folder).architecture) == finished.best.architecture
+    assert Run.open(finished.folder).configuration["threads"] == 1  # of such small networks
 
 
 def test_trainings_have_the_steps_of_the_plan(finished: Answer) -> None:
@@ -80,6 +81,9 @@ def test_the_plain_network_of_a_person_is_tried_wherever_it_fits(finished: Answe
 def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 256, (60, 8, 8, 3), np.uint8), np.arange(60) % 2
+    np.savez(
+        tmp_path / "grey.npz", x_train=images[..., 0], y_train=labels, x_test=images[:20, ..., 0], y_test=labels[:20]
+    )
     np.savez(tmp_path / "photos.npz", x_train=images, y_train=labels, x_test=images[:20], y_test=labels[:20])
 
     def augment(**values: Any) -> Any:
@@ -91,6 +95,7 @@ def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
     photographs = f"npz:{tmp_path / 'photos.npz'}"
     assert augment(data=photographs) == Augmentation(flip=True, zoom=0.6, colour=0.4)
     assert augment(data=photographs, augment="flip") == Augmentation(flip=True), "what a user asked for stays"
+    assert augment(data=photographs.replace("photos", "grey")) == Augmentation(crop=1, flip=True, cutout=2)
     assert augment(data="digits") == Augmentation(crop=1)
 
 

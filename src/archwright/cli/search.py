@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import types
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import click
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from archwright.cli.values import FINITE_POSITIVE, TEXT
-from archwright.costs.limits import RESOURCES
 from archwright.search.registry import methods
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 
 class SearchGroup(click.Group):
     """Lists methods from the registry; a method's module is imported only when its command is used."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options come after the name of a method."""
+        if args and args[0].startswith("--") and args[0] != "--help":
+            named = ", ".join(entry.name for entry in methods)
+            raise click.UsageError(f"Name a method before {args[0]}, as in 'archwright search binas' ({named}).", ctx)
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Registered names."""
@@ -37,6 +45,7 @@ class SearchGroup(click.Group):
 
 
 def _method_command(name: str) -> click.Command:
+    from archwright.costs.limits import RESOURCES
     from archwright.search.configuration import Configuration
 
     method = methods.get(name)
@@ -47,13 +56,14 @@ def _method_command(name: str) -> click.Command:
     for field, info in Configuration.model_fields.items():
         if field not in ("method", "limits", "options"):
             params.append(_option(field, info, method.default_space if field == "space" else None))
-    for limit, (_, text) in RESOURCES.items():
+    for limit in method.resources:
+        taken = limit in Configuration.model_fields  # --channels is the width of a network's first layer
         params.append(
             click.Option(
-                [f"--{limit.replace('_', '-')}", f"limit_{limit}"],
+                [f"--{'most-' * taken}{limit.replace('_', '-')}", f"limit_{limit}"],
                 type=FINITE_POSITIVE,
                 multiple=True,
-                help=f"Upper limit: {text}. Methods with several answers take it several times.",
+                help=f"Upper limit: {RESOURCES[limit].meaning}. Methods with several answers take it several times.",
             )
         )
     params += [
@@ -73,11 +83,12 @@ def _method_command(name: str) -> click.Command:
 
 def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.cli.view import show_answer
+    from archwright.costs.limits import RESOURCES
     from archwright.runs.progress import TerminalProgress
     from archwright.search.engine import search
 
     run, as_json = values.pop("run"), values.pop("as_json")
-    limits = {key: values.pop(f"limit_{key}") for key in RESOURCES}
+    limits = {key: values.pop(f"limit_{key}") for key in RESOURCES if f"limit_{key}" in values}
     given = {key: value for key, value in values.items() if value is not None}
     options = {key: given.pop(key) for key in list(given) if key in own}
     settings = {**given, "limits": {key: list(v) if len(v) > 1 else v[0] for key, v in limits.items() if v}}

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from archwright.search.answer import Answer, Beside
 
 
+LONGEST_SHOWN = 2000
+"""Characters of an architecture that are shown; longer ones are in the run's files."""
+
+
 def print_json(value: dict[str, Any]) -> None:
     """One JSON object as the last line of stdout."""
     from archwright.runs.files import strict_json
@@ -72,7 +76,10 @@ def _show_best(answer: Answer) -> None:
     evaluations = f"{answer.evaluations}, of which {failures} failed" if failures else str(answer.evaluations)
     rows += [("evaluations", evaluations), ("time", f"{answer.seconds:.1f} s")]
     show_table(("", ""), rows, title=f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}")
-    say(best.architecture)
+    for sentence in answer.details.get("insights", ()):
+        say(f"- {sentence}")
+    if len(best.architecture) <= LONGEST_SHOWN:
+        say(best.architecture)
     say(f"Run: {answer.run}")
     if best.model is not None:
         say(f"Use it with: archwright predict {answer.run} IMAGE...")

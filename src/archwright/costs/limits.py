@@ -38,6 +38,7 @@ RESOURCES = {
     "params": Resource("parameters", "parameters"),
     "macs": Resource("multiply-accumulates", "multiply-accumulates"),
     "latency_ms": Resource("ms", "latency in milliseconds"),
+    "channels": Resource("channels", "channels that stay in layers that may lose some"),
     "memory_bytes": Resource("bytes", "weights and activations of one image in bytes"),
 }
 MOST_ENUMERATED = 30_000

@@ -146,6 +146,8 @@ def load(
     """
     _check_arguments(seed, image_size)
     name, _, argument = spec.partition(":")
+    if name not in datasets:
+        _suggest_kind(spec)
     source: Source = datasets.get(name)
     raw = source(argument, image_size=image_size, skip_bad=skip_bad, cache_dir=cache_dir)
     return from_raw(raw, spec, seed=seed, split=split)
@@ -165,6 +167,15 @@ def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) 
         fingerprint=_fingerprint(raw, parts, seed),
         skipped=raw.skipped,
     )
+
+
+def _suggest_kind(spec: str) -> None:
+    """Say how a path is given, where ``spec`` is one."""
+    path = Path(spec)
+    kind = "folder" if path.is_dir() else "npz" if path.suffix == ".npz" and path.is_file() else None
+    if kind is not None:
+        what = "a folder" if kind == "folder" else "an archive"
+        raise InputError(f"{kind}:PATH for {what}", f"its bare path {spec!r}", f"Write {kind}:{spec}")
 
 
 def _check_arguments(seed: int, image_size: int | None) -> None:

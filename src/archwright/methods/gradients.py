@@ -113,7 +113,7 @@ class GradientSearch(SearchMethod):
     def search_seconds(self) -> float:
         """Of the search itself, from a timed pass of the network."""
         problem, network = self.problem(), self.make_network()
-        weights = list(network.parameters())
+        weights = [weight for weight in network.parameters() if weight.requires_grad]
         times = []
         for _ in range(2):
             begin = time.perf_counter()
@@ -162,7 +162,7 @@ class GradientSearch(SearchMethod):
     def copy_of(self, network: nn.Module, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
         """A network with SGD on its weights."""
         o = self.options
-        weights: list[Tensor] = list(network.parameters())
+        weights: list[Tensor] = [weight for weight in network.parameters() if weight.requires_grad]
         sgd = torch.optim.SGD(weights, lr=lr, momentum=o.w_momentum, weight_decay=o.w_weight_decay)
         return WeightCopy(network, Variable(weights, sgd, make_schedule(schedule, lr, min(lr, lr_min)), o.w_clip))
 

@@ -30,6 +30,7 @@ from archwright.search.task import OBJECT
 from archwright.spaces.base import Space
 from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import name_space
+from archwright.spaces.width import PREFIX
 from archwright.tables.base import load_benchmark
 
 Callback = Callable[[dict[str, Json]], None]
@@ -194,7 +195,8 @@ def stop(folder: Path | str) -> None:
 def _say_imports(context: Context) -> None:
     """A run that names a user's own module is about to execute it; this is never silent."""
     c = context.configuration
-    for text in (c.space, c.evaluate or "", c.augment):
+    for named in (c.space, c.evaluate or "", c.augment):
+        text = named.removeprefix(PREFIX)  # of a network to thin
         if ":" in text and not is_local(text) and not text.startswith(SPEC):
             context.progress.say(f"Importing {text}, which this run names.")
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from archwright.bounds import most_of
-from archwright.errors import InputError, RunError, missing_extra
+from archwright.errors import InputError, RunError, missing_extra, unknown_name
 from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import validated
@@ -96,6 +96,8 @@ class Method(ABC):
     Options: ClassVar[type[Options]]
     default_space: ClassVar[str] = "nasbench201"
     """The space of a search that names none."""
+    resources: ClassVar[tuple[str, ...]] = ("params", "macs", "latency_ms", "memory_bytes")
+    """What can be limited."""
     evaluates: ClassVar[bool] = False
     """Whether it asks for accuracies of architectures, so that a user's own function can give them."""
     measures_latency: ClassVar[bool] = False
@@ -115,6 +117,9 @@ class Method(ABC):
     def __init__(self, context: Context) -> None:
         self.context = context
         self.options = validated(self.Options, context.configuration.options, f"options of the method {self.name!r}")
+        for limit in context.configuration.limits:
+            if limit not in self.resources:
+                raise unknown_name(f"limit of the method {self.name}", limit, self.resources)
 
     def check(self) -> None:
         """Refuse what cannot work; everything named in the configuration is loaded and validated here."""

@@ -24,6 +24,7 @@ methods = Registry(
     Entry("oles", "archwright.methods.darts_cures:Oles", "DARTS that stops training operations which overfit"),
     Entry("snas", "archwright.methods.darts:Snas", "SNAS: soft samples, weights and architecture together"),
     Entry("rarts", "archwright.methods.rarts:Rarts", "RARTS: two coupled copies of the weights, no collapse"),
+    Entry("rarts-width", "archwright.methods.rarts_width:RartsWidth", "thin a network you have and fine-tune it"),
     Entry("nesbs", "archwright.methods.nesbs:Nesbs", "an ensemble of different architectures by Bayesian sampling"),
     Entry("rsps", "archwright.methods.conas:Rsps", "random search with shared weights: the best of the measured"),
     Entry("conas", "archwright.methods.conas:Conas", "a supernet's loss as a sparse polynomial, minimised exactly"),

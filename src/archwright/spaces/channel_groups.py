@@ -148,6 +148,21 @@ class Channels:
                     graph.get_pruning_group(conv, pruning.prune_conv_out_channels, members).prune()
 
 
+FEW_INPUTS = 16
+"""Strided 1x1 convolutions with fewer inputs crash in torch's CPU kernels where images are channels last."""
+
+
+def takes_channels_last(network: nn.Module) -> bool:
+    """Whether ``network`` can be trained with channels last, which is faster."""
+    return not any(
+        isinstance(module, nn.Conv2d)
+        and module.kernel_size == (1, 1)
+        and module.stride != (1, 1)
+        and module.in_channels < FEW_INPUTS
+        for module in network.modules()
+    )
+
+
 # --- tracing ---------------------------------------------------------------------------------------------------------
 
 
@@ -242,19 +257,31 @@ def _dependency_graph(network: nn.Module, scale: Scale) -> Iterator[tuple[Any, A
 def _find_groups(
     network: nn.Module, scale: Scale, shapes: Mapping[str, LayerShape], first: str
 ) -> tuple[ChannelGroup, ...]:
-    """All groups whose channels may go, in the order of the network's modules."""
+    """All groups whose channels may go, in the order in which the layers that write them run."""
     modules = dict(network.named_modules())
     names = {module: name for name, module in modules.items()}
-    found: dict[str, ChannelGroup] = {}
-    with _dependency_graph(network, scale) as (graph, _):
+    found: list[ChannelGroup] = []
+    seen: set[str] = set()
+    with _dependency_graph(network, scale) as (graph, pruning):
         for name in shapes:
             if isinstance(modules[name], nn.Conv2d) and modules[name] not in graph.module2node:
                 raise _untraceable(name, "no gradient comes back through it")
-        for traced in graph.get_all_groups(root_module_types=(nn.Conv2d,)):
+        for name in shapes:  # in the order they run
+            conv = modules[name]
+            if not isinstance(conv, nn.Conv2d) or conv.groups == conv.out_channels > 1 or name in seen:
+                continue
+            everything = list(range(conv.out_channels))
+            traced = graph.get_pruning_group(conv, pruning.prune_conv_out_channels, everything)
+            written = {
+                names.get(item.dep.target.module, "")
+                for item in traced
+                if graph.is_out_channel_pruning_fn(item.dep.handler)
+            }
+            seen |= written
             group = _group_of(graph, traced, names)
-            if group is not None and first not in {part.layer for part in group.parts if part.written}:
-                found[group.name] = group
-    return tuple(found[name] for name in shapes if name in found)
+            if group is not None and first not in written:
+                found.append(group)
+    return tuple(found)
 
 
 def _group_of(graph: Any, traced: Any, names: Mapping[nn.Module, str]) -> ChannelGroup | None:

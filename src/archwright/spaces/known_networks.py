@@ -23,6 +23,15 @@ def _conv(ins: int, outs: int, kernel: int, stride: int = 1, groups: int = 1) ->
     return nn.Conv2d(ins, outs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
 
 
+def _pointwise(ins: int, outs: int, stride: int) -> nn.Sequential:
+    """A 1x1 convolution of every ``stride``-th pixel, which a strided one is.
+
+    Strided 1x1 convolutions with a few inputs, channels last, crash in the CPU kernels of torch 2.13.
+    """
+    skip = [nn.AvgPool2d(1, stride)] if stride != 1 else []
+    return nn.Sequential(*skip, _conv(ins, outs, 1))
+
+
 def _initialise(network: nn.Module) -> None:
     """He's normal initialisation of convolutions, by their fan-out."""
     for module in network.modules():
@@ -40,7 +49,7 @@ class BasicBlock(nn.Module):
         self.conv1, self.norm1 = _conv(ins, outs, 3, stride), nn.BatchNorm2d(outs)
         self.conv2, self.norm2 = _conv(outs, outs, 3), nn.BatchNorm2d(outs)
         same = ins == outs and stride == 1
-        self.shortcut = nn.Identity() if same else nn.Sequential(_conv(ins, outs, 1, stride), nn.BatchNorm2d(outs))
+        self.shortcut = nn.Identity() if same else nn.Sequential(*_pointwise(ins, outs, stride), nn.BatchNorm2d(outs))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ins, H, W) to (B, outs, H/stride, W/stride)."""
@@ -59,7 +68,7 @@ class PreActivationBottleneck(nn.Module):
         self.norm1, self.conv1 = nn.BatchNorm2d(ins), _conv(ins, width, 1)
         self.norm2, self.conv2 = nn.BatchNorm2d(width), _conv(width, width, 3, stride)
         self.norm3, self.conv3 = nn.BatchNorm2d(width), _conv(width, outs, 1)
-        self.shortcut = _conv(ins, outs, 1, stride) if ins != outs or stride != 1 else None
+        self.shortcut = _pointwise(ins, outs, stride) if ins != outs or stride != 1 else None
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, ins, H, W) to (B, 4 width, H/stride, W/stride)."""

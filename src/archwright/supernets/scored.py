@@ -8,7 +8,7 @@ writers and its readers included.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,22 +26,21 @@ class Scores:
 
     Args:
         channels: structure of the network.
+        only: names of the groups that are scored; all by default.
     """
 
-    def __init__(self, channels: Channels) -> None:
-        self.groups = channels.groups
+    def __init__(self, channels: Channels, only: Collection[str] | None = None) -> None:
+        self.all_groups = channels.groups
+        self.groups = tuple(group for group in channels.groups if only is None or group.name in only)
         sizes = [group.channels for group in self.groups]
         self.offsets = dict(
             zip((group.name for group in self.groups), np.cumsum([0, *sizes[:-1]]).tolist(), strict=True)
         )
         self.total = sum(sizes)
         self._places = {
-            f"{layer}.weight": self._place(layer, channels) for layer in dict.fromkeys(self._readers(channels))
+            f"{layer}.weight": self._place(layer, channels)
+            for layer in dict.fromkeys(part.layer for group in self.groups for part in group.readers)
         }
-
-    @staticmethod
-    def _readers(channels: Channels) -> list[str]:
-        return [part.layer for group in channels.groups for part in group.readers]
 
     def _place(self, layer: str, channels: Channels) -> Tensor:
         """For each input of a kernel of ``layer`` the number of its score; ``total`` where it has none."""
@@ -81,13 +80,16 @@ class Scores:
         return scores[start : start + group.channels]
 
     def kept(self, mask: NDArray[Any]) -> Width:
-        """The architecture of a 0/1 vector (total,)."""
-        return Width.of({group.name: np.flatnonzero(self.of_group(group, mask)) for group in self.groups})
+        """The architecture of a 0/1 vector (total,); groups without scores keep all."""
+        scored = {group.name: np.flatnonzero(self.of_group(group, mask)) for group in self.groups}
+        return Width.of({one.name: scored.get(one.name, np.arange(one.channels)) for one in self.all_groups})
 
     def mask(self, kept: Width) -> NDArray[Any]:
         """Inverse of :meth:`kept`."""
         found = np.zeros(self.total, dtype=np.int8)
         for name, channels in kept.channels.items():
+            if name not in self.offsets:
+                continue
             found[self.offsets[name] + np.array(channels)] = 1
         return found
 
@@ -113,14 +115,14 @@ def removal_error(space: WidthSpace, network: nn.Module, kept: Mapping[str, list
     return float((removed - zeroed).abs().max() / zeroed.abs().max().clamp_min(1e-12))
 
 
-def broken_group(space: WidthSpace, network: nn.Module) -> str | None:
+def broken_group(space: WidthSpace, network: nn.Module, only: Collection[str] | None = None) -> str | None:
     """The name of a group whose channels cannot be removed without changing the output; None where all can.
 
-    Half of all channels go at once; only where that changes the output the groups are tried one by one.
+    Half of all channels of the groups ``only`` go at once; only where that changes the output each is tried alone.
     """
     everything = {group.name: list(range(group.channels)) for group in space.structure.groups}
-    half = {name: channels[::2] for name, channels in everything.items()}
-    if removal_error(space, network, half) <= TOLERANCE:
+    half = {name: channels[::2] for name, channels in everything.items() if only is None or name in only}
+    if removal_error(space, network, {**everything, **half}) <= TOLERANCE:
         return None
     for name, channels in half.items():
         if not removal_error(space, network, {**everything, name: channels}) <= TOLERANCE:

@@ -54,7 +54,7 @@ FEW_IMAGES = 1000
 """Up to so many training images the batches are half as large, which is more steps in the same time."""
 STEP_BATCH = 16
 """Images of a timed training step of a block; whole networks tell what the real batch takes."""
-STEP_TIMING = Timing(batch=STEP_BATCH, warm_up=1, repeats=5, training=True)
+STEP_TIMING = Timing(batch=STEP_BATCH, warm_up=1, repeats=3, training=True)
 OVERHEAD_STEPS = 25
 """Steps of a real training that are timed to know what each takes beyond its forward and backward pass."""
 LOOSER = 1.8
@@ -120,10 +120,10 @@ class FastPlan:
 
     @cached_property
     def augment(self) -> Augment | None:
-        """Of all trainings: few photographs are seen often, and are shown in more ways."""
+        """Of all trainings: few photographs in colour are seen often, and are shown in more ways."""
         task = self.context.task
         usual = task.augmentation()
-        photographs = isinstance(usual, Augmentation) and usual.flip
+        photographs = isinstance(usual, Augmentation) and usual.flip and task.data.image_channels == 3
         return task.augmentation(**SHOWN) if photographs and len(task.data.train) <= FEW_PHOTOGRAPHS else usual
 
     @property

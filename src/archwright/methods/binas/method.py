@@ -74,12 +74,16 @@ class Binas(Method):
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The start, the space of the plan, and for the fast plan images no larger than what they show."""
+        """The start, the space of the plan; for the fast plan one thread, and images no larger than what they show.
+
+        Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
+        """
         options = {**start_of(values), **values["options"]}
         values = {**values, "options": options}
         if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
             return {"space": "mbconv", **values}
         values = {"space": cls.default_space, **values}
+        values["threads"] = 1 if values.get("threads") is None else values["threads"]
         spec = values.get("data")
         if spec and not spec.startswith(OBJECT) and not values.get("benchmark") and values.get("image_size") is None:
             configuration = validated(Configuration, values, "settings of a search", beside=cls.Options)

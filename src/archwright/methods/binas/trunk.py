@@ -36,7 +36,7 @@ from archwright.supernets.grow import grow
 from archwright.training import Recipe, train
 
 RESTART = 0.5
-"""Learning rate of a training that goes on, as a part of the first one's."""
+"""Learning rate after the trunk's training, as a part of the one that candidates and trunk have."""
 
 Limits = Mapping[str, float]
 
@@ -67,6 +67,11 @@ class Trained:
     def loss(self) -> float:
         """Mean cross entropy on validation."""
         return float(self.losses.mean())
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether its training was only a short try."""
+        return self.name == self.origin
 
     def to_json(self) -> Json:
         """For the run."""
@@ -263,12 +268,13 @@ class Trunk:
         context, log = self.context, self.context.run.items("trained")
         if name not in log.done:
             steps = plan.steps(seconds, what["costs"][STEP])
+            later = self.recipe.changed(lr=RESTART * self.recipe.lr)
             store = context.run.checkpoints(f"trained/{name}")
             with context.progress.task(f"training {name}", steps) as bar:
                 train(
                     network,
                     Steps(self.batches(name), steps),
-                    self.recipe if before is None else self.recipe.changed(lr=RESTART * self.recipe.lr),
+                    self.recipe if before is None or before.is_candidate else later,
                     seed=context.configuration.seed,
                     device=context.device.name,
                     checkpoints=store,
