@@ -14,8 +14,9 @@ from torch import nn
 import archwright as aw
 from archwright.costs.measure import Latency
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods import rarts_width as module
-from archwright.methods.rarts_width import Shrinking, removal_order
+from archwright.methods import width_removal as module
+from archwright.methods.rarts_width import Shrinking
+from archwright.methods.width_removal import least_count, removal_order
 from archwright.models import load_model
 from archwright.spaces.counting import count_network
 from archwright.spaces.width import Width
@@ -55,8 +56,8 @@ def test_scores_move_by_the_proximal_map_of_the_l1_norm() -> None:
 
 @pytest.mark.parametrize("wanted", [0, 1, 5, 9, 10])
 def test_the_least_count_is_found(wanted: int) -> None:
-    assert module._least_count(0, 10, lambda n: n >= wanted) == wanted
-    assert module._least_count(3, 10, lambda n: n >= wanted) == max(3, wanted)
+    assert least_count(0, 10, lambda n: n >= wanted) == wanted
+    assert least_count(3, 10, lambda n: n >= wanted) == max(3, wanted)
 
 
 # --- the planted experiment ------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -19,29 +19,26 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from pydantic import Field
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
-from archwright.costs.limits import Reachable, check_numbers, met
-from archwright.costs.measure import Latency, Timing, measure
-from archwright.errors import InfeasibleError, InputError, RunError, missing_extra
+from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
-from archwright.methods.binas.latency import MARGIN, ROUNDS, Timed
 from archwright.methods.darts import descend_weights, first_order_step, second_order_step
-from archwright.methods.gradients import GradientOptions, GradientSearch
+from archwright.methods.gradients import GradientSearch
 from archwright.methods.rarts import fused_rarts_step, rarts_step
+from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult
 from archwright.references import refer
 from archwright.runs.files import Json, load_weights, read_metadata, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
-from archwright.search.configuration import AbsolutePath, Own
+from archwright.search.configuration import AbsolutePath
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import keep_answer
 from archwright.search.jobs import train_network, training_job
 from archwright.search.method import Options, Stage
-from archwright.search.values import Choice, StageResult, Trained
+from archwright.search.values import Trained
 from archwright.spaces.base import Network
 from archwright.spaces.channel_groups import takes_channels_last
 from archwright.spaces.width import PREFIX, Width, WidthSpace
@@ -75,19 +72,11 @@ WHOLE_DATA = ("slimming", "random")
 PASSES = {"rarts": 4, "slimming": 1, "darts-1": 2, "darts-2": 5, "random": 1}
 
 
-class WidthOptions(GradientOptions):
+class WidthOptions(RemovalOptions):
     """Options of the width search; scores are the architecture parameters (``alpha_*``)."""
 
-    network: Own = Field("resnet20", description="resnet20, resnet56, resnet164, mobilenetv2, vgg16, MODULE:FUNCTION")
     optimiser: Optimiser = Field("rarts", description="what trains the scores; the others are baselines")
-    ratio: float | None = Field(None, gt=0, lt=1, description="share of all prunable channels that is removed")
-    l1: float | None = Field(
-        None, ge=0, description="pull of the scores to 0; without a ratio, channels of score 0 are removed"
-    )
-    keep: float = Field(0.1, gt=0, le=1, description="least share of a layer's channels that stays, one at least")
-    layers: str | None = Field(None, description="only channels of these layers, as conv1,conv2; all by default")
     compare: bool = Field(True, description="also fine-tune and test the network with all its channels")
-    timing: bool = Field(True, description="measure latencies here, before and after")
     search_from: AbsolutePath | None = Field(
         None, description="run folder whose trained scores are used: only removal and fine-tuning are done"
     )
@@ -138,49 +127,6 @@ def weights_step(problem: Problem, w: WeightCopy) -> Step:
     return step
 
 
-class TimeResult(StageResult):
-    """Milliseconds of the whole and of the thinnest network."""
-
-    whole: Spread
-    thinnest: Spread
-
-
-class Scored(StageResult):
-    """The score of every channel, group after group, and what orders the removal."""
-
-    scores: list[float]
-    importance: list[float]
-
-
-class Removed(Choice):
-    """What is left, what it costs, and what there is to say of it."""
-
-    removed: int
-    costs: dict[str, int]
-    latency: Timed | None
-    sentences: list[str]
-
-
-# --- removal ---------------------------------------------------------------------------------------------------------
-
-
-def removal_order(importance: NDArray[Any], group_of: NDArray[Any], least: NDArray[Any]) -> list[int]:
-    """Channels (positions in ``importance``) by rising importance, as many of each group as may go.
-
-    Args:
-        importance: of each channel, (total,).
-        group_of: the group of each channel, (total,).
-        least: how many channels of each group stay, (groups,).
-    """
-    left, order = np.bincount(group_of, minlength=len(least)), []
-    for channel in np.argsort(importance, kind="stable").tolist():
-        group = group_of[channel]
-        if left[group] > least[group]:
-            left[group] -= 1
-            order.append(channel)
-    return order
-
-
 class RartsWidth(GradientSearch):
     """The method."""
 
@@ -218,27 +164,16 @@ class RartsWidth(GradientSearch):
         """Where the scores act."""
         return Scores(self.space.structure, self._asked_groups())
 
-    @property
-    def limits_asked(self) -> dict[str, float]:
-        """Upper limits on the thinned network."""
-        return self.context.configuration.single_limits if self.context.configuration.limits else {}
-
-    @property
-    def timing(self) -> Timing:
-        """How latencies are measured."""
-        device = self.context.device
-        return Timing(threads=device.threads, processor=device.name)
+    @cached_property
+    def removal(self) -> Removal:
+        """What takes channels out."""
+        return Removal(self.context, self.options, self.space, self.scores)
 
     @cached_property
     def tune_recipe(self) -> Recipe:
         """Of the fine-tuning: the recipe's epochs, by a lower learning rate."""
         c, recipe = self.context.configuration, self.context.task.recipe
         return recipe.changed(epochs=c.final_epochs or recipe.epochs, lr=c.lr or TUNE_LR)
-
-    @cached_property
-    def least(self) -> NDArray[np.int64]:
-        """How many channels of each scored group stay at least."""
-        return np.array([max(1, int(np.ceil(self.options.keep * g.channels - 1e-9))) for g in self.scores.groups])
 
     # --- checks ---
 
@@ -270,7 +205,7 @@ class RartsWidth(GradientSearch):
             raise missing_extra("onnx", "onnx", "writing ONNX files")
         if o.search_from is not None:
             self._check_source()
-        self._check_amount()
+        self.removal.check()
 
     def _check_recipe(self) -> None:
         recipe = self.context.task.recipe
@@ -292,29 +227,6 @@ class RartsWidth(GradientSearch):
                     f"{name!r}" + (f", {what}, whose channels stay" if what else ""),
                 )
         return frozenset(writers[name] for name in asked)
-
-    def _check_amount(self) -> None:
-        """Refuse a share or limits beyond what may go."""
-        o, total = self.options, self.scores.total
-        most = (total - int(self.least.sum())) / total
-        if o.ratio is not None and round(o.ratio * total) > total - int(self.least.sum()):
-            raise InputError(
-                f"a ratio of at most {most:.3g}: {o.keep:.0%} of each layer's channels stay", f"{o.ratio:g}",
-                "Lower --ratio or --keep.",
-            )  # fmt: skip
-        limits = self.limits_asked
-        if not limits:
-            return
-        check_numbers(limits)
-        if "latency_ms" in limits and not o.timing:
-            raise InputError("--timing beside a limit on latency_ms", "--no-timing")
-        least, whole = self._costs(self._thinnest()), self._costs(self.space.full)
-        ranges = {name: (least[name], whole[name]) for name in limits if name in least}
-        Reachable(ranges, f"{o.network} with {o.keep:.0%} of each layer's channels, to all of it").check([limits])
-
-    def _thinnest(self) -> Width:
-        order = removal_order(np.zeros(self.scores.total), self._group_of, self.least)
-        return self._without(order)
 
     def _check_source(self) -> None:
         """The run to take scores from has some, of this network and these images."""
@@ -339,13 +251,13 @@ class RartsWidth(GradientSearch):
     def stages(self) -> list[Stage]:
         """In order."""
         o = self.options
-        timing = [Stage("time", "time the network", self._time)]
+        timing = [Stage("time", "time the network", self.removal.time)]
         before = [Stage("before", "fine-tune the whole network", self._before)]
         search = Stage("search", "train weights and scores", self._search if o.search_from is None else self._taken)
         return [
             *(timing if o.timing else []),
             search,
-            Stage("remove", "remove channels", self._remove),
+            Stage("remove", "remove channels", lambda: self.removal.remove(self.result("search", Scored))),
             *(before if o.compare else []),
             Stage("train", "fine-tune the thinned network", self._tune),
             Stage("answer", "answer", self._found),
@@ -423,20 +335,10 @@ class RartsWidth(GradientSearch):
         facts = {"network": self.options.network, "fingerprint": str(self.context.task.data.fingerprint)}
         state = {name: one.detach().cpu().contiguous() for name, one in middle(copies).state_dict().items()}
         write_atomic(self.context.run.artifact(SCORED), safetensors_bytes(state, metadata=facts))
-        importance = self._relative(scores.abs().numpy()).tolist()
+        importance = self.removal.relative(scores.abs().numpy()).tolist()
         if self.options.optimiser == "random":
             importance = self.context.rng("random channels").random(self.scores.total).tolist()
         return Scored(scores=scores.tolist(), importance=importance)
-
-    def _relative(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """Scores in units of their group's mean.
-
-        A layer that is followed by a batch norm does not see a factor common to all its inputs, so the level of a
-        group's scores says nothing; within a group they compete.
-        """
-        totals = np.bincount(self._group_of, weights=scores)
-        means = totals / np.bincount(self._group_of)
-        return scores / np.maximum(means[self._group_of], 1e-12)
 
     def _taken(self) -> Scored:
         """The scores of another run."""
@@ -446,123 +348,6 @@ class RartsWidth(GradientSearch):
         if len(found.scores) != self.scores.total:
             raise RunError(f"expected {self.scores.total} scores in {source.folder}, got {len(found.scores)}.")
         return found
-
-    # --- removal ---
-
-    @cached_property
-    def _group_of(self) -> NDArray[np.int64]:
-        return np.repeat(np.arange(len(self.scores.groups)), [group.channels for group in self.scores.groups])
-
-    def _without(self, removed: list[int]) -> Width:
-        mask = np.ones(self.scores.total, dtype=np.int8)
-        mask[removed] = 0
-        return self.scores.kept(mask)
-
-    def _costs(self, width: Width) -> dict[str, int]:
-        """What can be counted."""
-        cost = self.space.cost(width, self.space.scale)
-        return {"params": cost.params, "macs": cost.macs, "channels": width.count}
-
-    def _remove(self) -> Removed:
-        """As many channels as the share, the zeros and the limits ask for, the least important first."""
-        scored, limits = self.result("search", Scored), self.limits_asked
-        importance = np.array(scored.importance)
-        order = removal_order(importance, self._group_of, self.least)
-        count, sentences = self._first_count(scored, importance, order)
-        counted = {name: limit for name, limit in limits.items() if name != "latency_ms"}
-        count = _least_count(count, len(order), lambda n: met(counted, self._costs(self._without(order[:n]))))
-        timed = None
-        if "latency_ms" in limits:
-            count = _least_count(
-                count, len(order), lambda n: self._timed(order[:n]).within(limits["latency_ms"]), keeps_going=True
-            )
-        if self.options.timing:
-            timed = self._timed(order[:count])
-        width = self._without(order[:count])
-        costs = self._costs(width)
-        missed = [name for name in counted if costs[name] > counted[name]]
-        missed += ["latency_ms"] if timed and timed.median_ms > limits.get("latency_ms", np.inf) else []
-        if missed:
-            raise InfeasibleError(
-                f"{', '.join(missed)} cannot be met after removing all {len(order)} channels that may go "
-                f"({self.options.keep:.0%} of each layer's stay). Raise the limit, or lower --keep."
-            )
-        for sentence in sentences:
-            self.context.progress.say(sentence)
-        return Removed(
-            architecture=str(width),
-            accuracy=None,
-            accuracy_on="nothing: the search sees losses of the scored network",
-            evaluations=0,
-            removed=count,
-            costs=costs,
-            latency=timed,
-            sentences=sentences,
-        )
-
-    def _first_count(
-        self, scored: Scored, importance: NDArray[Any], order: list[int]
-    ) -> tuple[int, list[str]]:  # fmt: skip
-        """How many channels the share or the zeros ask for, and what became of layers that would have been emptied."""
-        o = self.options
-        if o.ratio is not None:
-            asked = round(o.ratio * self.scores.total)
-        elif o.l1 is not None:
-            asked = int((np.array(scored.scores) == 0).sum())
-        else:
-            return 0, []
-        weakest = np.argsort(importance, kind="stable")[:asked]
-        left = np.bincount(np.delete(self._group_of, weakest), minlength=len(self.least))
-        short = [
-            f"{group.name} ({least})"
-            for group, n, least in zip(self.scores.groups, left, self.least, strict=True)
-            if n < least
-        ]
-        sentences = []
-        if short:
-            sentences.append(
-                f"Layers that would have kept fewer than {o.keep:.0%} of their channels keep the strongest: "
-                f"{', '.join(short)}."
-            )
-        if o.ratio is None:  # what the floors keep is not made up for: the share is learned
-            zeros = set(np.flatnonzero(np.array(scored.scores) == 0).tolist())
-            asked = sum(channel in zeros for channel in order)
-            sentences.append(f"{asked} of {self.scores.total} channels have score 0 and go.")
-        return asked, sentences
-
-    # --- latency ---
-
-    def _latency(self, network: nn.Module) -> Latency:
-        """Of several rounds the middle one."""
-        scale = self.space.scale
-        shape = (scale.image_channels, scale.image_size, scale.image_size)
-        rounds = [measure(network, shape, self.timing) for _ in range(ROUNDS)]
-        return sorted(rounds, key=lambda one: one.median_ms)[ROUNDS // 2]
-
-    def _time(self) -> TimeResult:
-        """The whole network and the thinnest; a limit below the latter is refused."""
-        whole = self._latency(self.space.whole())
-        thinnest = self._latency(self.space.build(self._thinnest(), self.space.scale))
-        limit = self.limits_asked.get("latency_ms", np.inf)
-        if thinnest.median_ms > MARGIN * limit:
-            raise InfeasibleError(
-                f"no architecture meets latency_ms <= {limit:.6g}. Reachable: latency_ms from {thinnest.median_ms:.6g} "
-                f"to {whole.median_ms:.6g} (timed here). Raise the limit, or lower --keep."
-            )
-        return TimeResult(whole=Spread(**asdict(whole)), thinnest=Spread(**asdict(thinnest)))
-
-    def _timed(self, removed: list[int]) -> Timed:
-        """Latency of the thinned network, less the slowdown of the machine since the whole one was timed first."""
-        log, key = self.context.run.items("timed"), str(len(removed))
-        if key not in log.done:
-            self.context.stop.check()
-            before = self.result("time", TimeResult).whole.median_ms
-            slowdown = max(1.0, self._latency(self.space.whole()).median_ms / before)
-            shown = self._latency(self.space.build(self._without(removed), self.space.scale))
-            corrected = {name: value / slowdown for name, value in asdict(shown).items()}
-            timed = Timed(**corrected, slowdown=slowdown, raw_median_ms=shown.median_ms)
-            log.record(key, timed.model_dump())
-        return Timed.model_validate(log.done[key])
 
     # --- fine-tuning and answer ---
 
@@ -598,7 +383,7 @@ class RartsWidth(GradientSearch):
     def _found(self) -> Found:
         """The thinned network, and the whole one beside it."""
         removed, trained = self.result("remove", Removed), self.result("train", Trained)
-        before: dict[str, Any] = dict(self._costs(self.space.full))
+        before: dict[str, Any] = dict(self.removal.costs(self.space.full))
         after: dict[str, Any] = {**removed.costs, "accuracy": trained.accuracy, "onnx": trained.onnx}
         timed, beside = removed.latency, {}
         if self.options.timing:
@@ -613,7 +398,7 @@ class RartsWidth(GradientSearch):
         spread = Spread(**timed.model_dump(include={"median_ms", "low_ms", "high_ms"})) if timed else None
         best = Candidate(
             architecture=removed.architecture,
-            limits=self.limits_asked or None,
+            limits=self.removal.limits or None,
             params=removed.costs["params"],
             macs=removed.costs["macs"],
             latency_ms=timed.median_ms if timed else None,
@@ -643,26 +428,6 @@ def _sentence(name: str, before: float, after: float) -> str:
         return f"accuracy: {before:.2f} -> {after:.2f} %, both fine-tuned alike."
     digits = "" if float(before).is_integer() else ".3f"
     return f"{name}: {before:,{digits}} -> {after:,{digits}} ({100 * (after / before - 1):+.1f} %)."
-
-
-def _least_count(least: int, most: int, good: Any, keeps_going: bool = False) -> int:
-    """The least number from ``least`` to ``most`` that is ``good``, which larger ones stay; ``most`` if none is.
-
-    Args:
-        least: the first that counts.
-        most: the last.
-        good: whether a number will do.
-        keeps_going: whether ``good`` is noisy, so that the number found is asked again and raised until it is good.
-    """
-    low, high = least, most
-    if good(low):
-        return low
-    while high - low > 1:
-        middle_count = (low + high) // 2
-        low, high = (low, middle_count) if good(middle_count) else (middle_count, high)
-    while keeps_going and high < most and not good(high):
-        high += 1
-    return high
 
 
 @torch.no_grad()
