@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 CONSTRAINTS := $(shell nvidia-smi -L >/dev/null 2>&1 || echo -c constraints-cpu.txt)
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: install search test test-slow lint types docs wheel clean
+.PHONY: install search test test-slow e2e lint types docs wheel clean
 
 install: $(VENV)/.search
 
@@ -17,6 +17,10 @@ test: $(VENV)/.test
 
 test-slow: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow
+
+# In a browser: Playwright's Chromium where it is installed, else the system's. Screenshots are in build/screenshots.
+e2e: $(VENV)/.e2e
+	$(BIN)/pytest -m e2e tests/e2e
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests benchmarks examples docs
@@ -47,6 +51,10 @@ $(VENV)/.test: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
 
 $(VENV)/.docs: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
 	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[docs]'
+	touch $@
+
+$(VENV)/.e2e: $(VENV)/bin/pip pyproject.toml constraints-cpu.txt
+	$(BIN)/pip install --quiet $(CONSTRAINTS) -e '.[dev,onnx,report,e2e]'
 	touch $@
 
 clean:

@@ -971,6 +971,31 @@ def test_a_damaged_download_is_refused(name: str, refused: Any, tmp_path: Path, 
     assert "MD5" in refused("search", "random", "--data", data)
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        "",
+        "None",
+        "resnet50",
+        "efficientnet-lite9",
+        "model.safetensors",
+        "mobilenetv2_100.safetensors",
+        "a/b",
+        NONSENSE,
+        "\0",
+    ],
+)
+def test_weights_that_are_none_are_refused(start: str, refused: Any) -> None:
+    refused("search", "binas", "--data", "digits", "--pretrained", start)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04]\x94.", b"\xff" * 64, b"\x08" + 7 * b"\0" + b'{"a":1} '])
+@pytest.mark.parametrize("name", ["efficientnet_lite0.safetensors", "efficientnet_lite0.pth"])
+def test_a_file_that_has_no_weights_is_refused(name: str, content: bytes, refused: Any, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert "efficientnet_lite0" in refused("search", "binas", "--data", "digits", "--pretrained", name)
+
+
 # --- architectures ---------------------------------------------------------------------------------------------------
 
 TEXTS = ("nonsense", "{}", "[]", "null", "1e999", '"text"', "[" * 100_000, "|~|+", "\x1b[31m", "9" * 5000, '{"a": NaN}')

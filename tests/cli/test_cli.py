@@ -61,6 +61,8 @@ for arguments in (["--help"], ["spaces"], ["datasets"], ["methods"], ["benchmark
     except SystemExit as leaving:
         assert not leaving.code, arguments
     assert "torch" not in sys.modules, f"{arguments} imported torch"
+    if arguments == ["--help"]:  # these take longer than all the rest of it
+        assert not {"numpy", "pydantic", "rich"} & set(sys.modules)
 """
 
 

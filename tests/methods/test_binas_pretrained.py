@@ -12,57 +12,19 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import nn
 
 import archwright as aw
 from archwright.costs.limits import met
-from archwright.costs.measure import Timing
 from archwright.errors import InfeasibleError, InputError, Interrupted
-from archwright.methods.binas import method, pretrained, sizes, tuning
+from archwright.methods.binas import method, sizes, tuning
 from archwright.methods.binas.method import start_of
 from archwright.methods.binas.pretrained import FLOOR, single_changes
 from archwright.methods.binas.sizes import searched, sizes_for
 from archwright.models import load_classifier, load_member
-from archwright.pretrained import Start, Weights
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog
 from archwright.search.answer import Answer
-from archwright.spaces.mbconv import SCALES
-
-TINY = Start(
-    "tiny",
-    SCALES["mbconv-8"].changed(
-        stage_widths=(8, 16),
-        stage_strides=(2, 2),
-        activations=("relu6", "relu6"),
-        channels=8,
-        first_width=8,
-        depths=(1, 2),
-        expansions=(2, 3),
-        kernels=(3,),
-        squeeze_excite=(False,),
-        stage_depths=(2, 2),
-        full_stages=1,
-        last_widths=(32,),
-        image_channels=3,
-        width=1.0,
-        norm_eps=1e-3,
-    ),
-    (0.4, 0.5, 0.6),
-    (0.2, 0.25, 0.3),
-    turned=True,
-)
-
-
-class SizedWatch:
-    """Instead of a measurement: a microsecond for each thousand of parameters times input pixels."""
-
-    def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
-        self.ms = sum(parameter.numel() for parameter in module.parameters()) * shape[1] ** 2 / 1e6
-
-    def times_ms(self, repeats: int) -> Any:
-        """The same for every call."""
-        return np.full(repeats, self.ms)
+from tiny_start import TINY, tiny_start, write_grey_photos
 
 
 class Told(Progress):
@@ -77,32 +39,14 @@ class Told(Progress):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def tiny_start() -> Iterator[None]:
-    """A start that is no published one, sizes that are small, and clocks that are steady."""
-    torch.manual_seed(0)
-    state = TINY.network(image_size=16).state_dict()
-    weights = Weights(TINY, state, "0" * 64, "the tests", "none needed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(method, "load_start", lambda _: weights)
-        patch.setattr(sizes, "SIZES", (16, 24))
-        patch.setattr(pretrained, "FEWEST_STEPS", 4)
-        patch.setattr(tuning, "BATCH", 16)
-        for place in ("archwright.costs.tables", "archwright.costs.measure", "archwright.methods.binas.latency"):
-            patch.setattr(f"{place}.Stopwatch", SizedWatch)
+def tiny() -> Iterator[None]:
+    with tiny_start():
         yield
 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Grey images of two classes, bright above and bright below."""
-    root, rng = tmp_path_factory.mktemp("photos"), np.random.default_rng(0)
-    for label, name in enumerate(("above", "below")):
-        (root / name).mkdir()
-        for number in range(30):
-            pixels = rng.integers(0, 120, (20, 20))
-            pixels[10 * label : 10 * label + 10] += 100
-            Image.fromarray(pixels.astype(np.uint8)).save(root / name / f"{number:02d}.png")
-    return f"folder:{root}"
+    return write_grey_photos(tmp_path_factory.mktemp("photos") / "grey")
 
 
 LIMITS = [0.75, 2.0]

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 import archwright as aw
+from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted
-from archwright.methods.hnas import BoostedPool, Objective, make_objective, propose_parameters
+from archwright.methods.hnas import BoostedPool, Hnas, Objective, make_objective, propose_parameters
 from archwright.proxies.score import Scores
+from archwright.runs.run import Run
 from archwright.search import evaluator as evaluation
+from archwright.search.configuration import Configuration
+from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.tables.locate import shared_data
@@ -77,6 +81,34 @@ def test_a_proposal_is_a_function_of_past_and_number() -> None:
     assert [propose_parameters([], i, 0, 5)[1] for i in range(5)] == pytest.approx([0.55, 0.65, 0.75, 0.85, 0.95])
 
 
+def test_proposals_go_where_the_past_was_good() -> None:
+    rng = np.random.default_rng(0)
+    points = [(float(rng.uniform(-4, 2)), float(rng.uniform(0.5, 1))) for _ in range(15)]
+    past = [(mu, q, 90 - 20 * (q - 0.62) ** 2 - 0.5 * (mu + 1) ** 2) for mu, q in points]
+    log_mu, quantile = propose_parameters(past, 15, seed=0, probes=5)
+    assert abs(log_mu + 1) < 1
+    assert 0.5 <= quantile < 0.8
+
+
+@needs_table
+def test_scores_are_kept_between_runs_and_in_the_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs_folder: Path
+) -> None:
+    options: dict[str, Any] = {"benchmark": "nb201", "evaluations": 2, "seed": 4, **SMALL}
+    configuration = Configuration(method="hnas", benchmark="nb201", seed=4, options={"evaluations": 2, **SMALL})
+    estimates = []
+    for _ in range(2):
+        method = Hnas(Context(configuration, Run(tmp_path / "unused", {}), Device("cpu", 1)))
+        estimates.append(method.estimate_seconds())
+        first = aw.search("hnas", run=tmp_path / f"run{len(estimates)}", **options)
+    assert estimates[0] > estimates[1] == pytest.approx(2 * 0.002)  # two look-ups; the scores are there
+    assert len(list((runs_folder / "scores").glob("*.json"))) == 1
+    monkeypatch.setattr("archwright.proxies.engine.score_chunk", None)
+    assert aw.search("hnas", run=tmp_path / "again", **options).best == first.best
+    with pytest.raises(TypeError):  # another batch gives other scores
+        aw.search("hnas", run=tmp_path / "other", **{**options, "proxy_batch": 8})
+
+
 def test_evaluated_architectures_leave_the_pool() -> None:
     rng = np.random.default_rng(0)
     pool = list({NASBENCH201.sample(rng) for _ in range(8)})
@@ -120,8 +152,6 @@ def test_a_resumed_search_proposes_what_the_uninterrupted_one_did(
 
 
 def aw_run_stage(folder: Path, stage: str = "search") -> Any:
-    from archwright.runs.run import Run
-
     return Run.open(folder).stage_result(stage)
 
 

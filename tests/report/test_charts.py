@@ -49,3 +49,17 @@ def test_bars_are_shares_of_the_most() -> None:
     assert "width:50.0%" in text
     assert "width:100.0%" in text
     assert "<b>" not in text
+
+
+def test_whole_numbers_have_whole_ticks() -> None:
+    root = picture(lines("t", {"one": [(1, 5.0), (2, 6.0)]}, "epoch", "loss"))
+    below = [text.text for text in root.findall("text") if text.get("text-anchor") == "middle"]
+    assert below == ["1", "2", "epoch", "loss"]
+
+
+def test_percents_end_at_all() -> None:
+    root = picture(scatter("t", [Mark(1, 99.0, "a"), Mark(2, 99.9, "b")], "x", "accuracy (%)"))
+    numbers = [float(text.text) for text in root.findall("text") if text.get("text-anchor") == "end"]
+    assert max(numbers) <= 100
+    beyond = picture(scatter("t", [Mark(1, 99.0, "a"), Mark(2, 250.0, "b")], "x", "accuracy (%)"))
+    assert any(float(text.text) > 100 for text in beyond.findall("text") if text.get("text-anchor") == "end")

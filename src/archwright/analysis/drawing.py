@@ -14,6 +14,8 @@ from typing import NamedTuple
 from archwright.errors import InputError
 from archwright.spaces.base import Architecture
 from archwright.spaces.cells import Cell, CellPair
+from archwright.spaces.nasbench101 import NAMES as NAMES_101
+from archwright.spaces.nasbench101 import Cell101
 from archwright.spaces.nasbench201 import EDGES, NAMES, Cell201
 
 COLUMN, ROW, RADIUS, MARGIN = 210, 84, 17, 50
@@ -51,6 +53,13 @@ def cell_graphs(architecture: Architecture) -> list[CellGraph]:
             for (source, target), operation in zip(EDGES, architecture.operations, strict=True)
         )
         return [CellGraph("cell", ("in", "1", "2", "out"), edges)]
+    if isinstance(architecture, Cell101):  # operations are on the nodes
+        joined = tuple(
+            GraphEdge(source, target, "")
+            for target, sources in enumerate(architecture.parents, 1)
+            for source in sources
+        )
+        return [CellGraph("cell", ("in", *(NAMES_101[one] for one in architecture.operations), "out"), joined)]
     raise InputError("an architecture made of cells", type(architecture).__name__)
 
 

@@ -13,7 +13,7 @@ from archwright.cli.values import COUNT, WORKERS
 @click.argument("name", metavar="ID", required=False)
 @click.option("--seeds", type=COUNT, help="Seeds or draws instead of the table's own number.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")
-@click.option("--only", help="One data set of a reproduction of several (binas-compare).")
+@click.option("--only", help="One data set of a reproduction of several (binas-compare, binas-pretrained).")
 @click.option("--architectures", type=COUNT, help="So many of a table's (proxies-201, proxies-darts); all by default.")
 @click.option("--workers", type=WORKERS, default=2, show_default=True, help="Processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import types
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import click
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from archwright.cli.values import FINITE_POSITIVE, TEXT
-from archwright.costs.limits import RESOURCES
 from archwright.search.registry import methods
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
 
 class SearchGroup(click.Group):
@@ -44,6 +45,7 @@ class SearchGroup(click.Group):
 
 
 def _method_command(name: str) -> click.Command:
+    from archwright.costs.limits import RESOURCES
     from archwright.search.configuration import Configuration
 
     method = methods.get(name)
@@ -81,6 +83,7 @@ def _method_command(name: str) -> click.Command:
 
 def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     from archwright.cli.view import show_answer
+    from archwright.costs.limits import RESOURCES
     from archwright.runs.progress import TerminalProgress
     from archwright.search.engine import search
 

@@ -14,7 +14,6 @@ of M, and mu multiplies F in units of the median of kappa / M over the median of
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,12 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from archwright.predictors.gaussian_process import expected_improvement, fit
 from archwright.proxies.combinations import COMBINATIONS, combined, parts_of
 from archwright.proxies.score import Scores
 from archwright.search.evaluator import Evaluated
 from archwright.search.method import Options, Stage
 from archwright.search.proposals import ProposalOptions, ProposalSearch
-from archwright.search.scoring import NOISE, ScoreOptions, check_scoring, make_pool, score_pool
+from archwright.search.scoring import NOISE, ScoreOptions, check_scoring, make_pool, score_pool, scoring_seconds
 from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Architecture
 
@@ -92,34 +92,35 @@ QUANTILES = (0.5, 1.0)
 """Range of nu as a quantile of M: the optimum of a useful metric lies in the upper half of a space."""
 
 
+GRID = (61, 41)
+"""Values of log10 mu and of nu's quantile among which a proposal is chosen."""
+
+
 def propose_parameters(
     past: Sequence[tuple[float, float, float]], number: int, seed: int, probes: int
 ) -> tuple[float, float]:
     """(log10 mu, quantile of nu) to try as ``number``, from past (log10 mu, quantile, accuracy).
 
-    The first ``probes`` lie on a grid of quantiles. Afterwards a fresh Gaussian-process sampler, seeded by the seed and
-    the number, is told the past and asked once: a proposal is a function of past and number.
+    The first ``probes`` lie on a grid of quantiles. Afterwards a Gaussian process of the past says where the largest
+    improvement is expected; among equals the seed and the number choose. A proposal is a function of past and number.
     """
     middle = sum(LOG_MU) / 2
+    low, high = QUANTILES
     if number < probes:
-        low, high = QUANTILES
         return middle, low + (high - low) * (number + 0.5) / probes
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    distributions: dict[str, optuna.distributions.BaseDistribution] = {
-        "log_mu": optuna.distributions.FloatDistribution(*LOG_MU),
-        "quantile": optuna.distributions.FloatDistribution(*QUANTILES),
-    }
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        sampler = optuna.samplers.GPSampler(seed=(seed * 1_000_003 + number) % 2**32, n_startup_trials=1)
-        study = optuna.create_study(direction="maximize", sampler=sampler)
-        for log_mu, quantile, accuracy in past:
-            parameters = {"log_mu": log_mu, "quantile": quantile}
-            study.add_trial(optuna.trial.create_trial(params=parameters, distributions=distributions, value=accuracy))
-        trial = study.ask(distributions)
-    return float(trial.params["log_mu"]), float(trial.params["quantile"])
+    rng = np.random.default_rng([seed, number])
+    box = np.array([LOG_MU, QUANTILES])
+    if not past:
+        drawn = rng.uniform(box[:, 0], box[:, 1])
+        return float(drawn[0]), float(drawn[1])
+    axes = np.meshgrid(*[np.linspace(0, 1, count) for count in GRID], indexing="ij")
+    grid = np.stack([axis.ravel() for axis in axes], axis=1)
+    seen = np.array(past)
+    process = fit((seen[:, :2] - box[:, 0]) / (box[:, 1] - box[:, 0]), seen[:, 2])
+    gain = expected_improvement(process, grid)
+    best = grid[rng.choice(np.flatnonzero(gain >= gain.max() * (1 - 1e-9)))]
+    chosen = box[:, 0] + best * (box[:, 1] - box[:, 0])
+    return float(chosen[0]), float(chosen[1])
 
 
 class BoostedPool:
@@ -134,9 +135,9 @@ class BoostedPool:
         """The architecture to evaluate as ``number``; failed evaluations teach nothing."""
         past = [(*self.tried[one.architecture], one.accuracy) for one in history if isfinite(one.accuracy)]
         log_mu, quantile = propose_parameters(past, number, self.seed, self.probes)
-        values = self.objective.values(log_mu, quantile)
-        order = [self.pool[int(index)] for index in np.argsort(values, kind="stable")]
-        chosen = next((one for one in order if one not in self.tried), order[0])
+        order = np.argsort(self.objective.values(log_mu, quantile), kind="stable")
+        left = (self.pool[int(index)] for index in order)
+        chosen = next((one for one in left if one not in self.tried), self.pool[int(order[0])])
         self.tried.setdefault(chosen, (log_mu, quantile))
         return chosen
 
@@ -185,10 +186,19 @@ class Hnas(ProposalSearch):
         return tuple(dict.fromkeys((*parts_of(self.metric), "kappa")))
 
     @cached_property
+    def pool(self) -> list[Architecture]:
+        """What is scored and chosen from."""
+        return make_pool(self.context, self.options)
+
+    def estimate_seconds(self) -> float | None:
+        """Also the scores, unless an earlier run has left them."""
+        rest = super().estimate_seconds()
+        return None if rest is None else rest + scoring_seconds(self.context, self.options, self.pool, self.metrics)
+
+    @cached_property
     def boosted(self) -> BoostedPool:
-        """The scored pool; scores that are in the run are not computed again."""
-        context, options = self.context, self.options
-        pool = make_pool(context, options)
+        """The scored pool; scores that are in the run, or left by another one, are not computed again."""
+        context, options, pool = self.context, self.options, self.pool
         scores = score_pool(context, options, pool, self.metrics, "score")
         if self.metric in COMBINATIONS:
             scores = combined(scores, self.metric)

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from archwright import __version__
 from archwright.data import ImageData
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
@@ -137,7 +138,7 @@ def score_architectures(
     classes: dict[Architecture, int] = {}
     member = [classes.setdefault(space.canonical(architecture), len(classes)) for architecture in architectures]
     texts = [str(architecture) for architecture in classes]
-    size = CHUNK if operations_of(list(classes)) is None else STACKED_CHUNK
+    size = chunk_size(list(classes))
     items = []
     for replicate in range(request.replicates):
         for start in range(0, len(texts), size):
@@ -182,6 +183,21 @@ def _draw_seed(request: ScoreRequest, replicate: int) -> int:
     return int(np.random.SeedSequence([request.seed, replicate]).generate_state(1)[0])
 
 
+def scores_key(space: Space[Any], architectures: Sequence[Architecture], request: ScoreRequest) -> str:
+    """A name made of everything that decides the scores: what, at which scale, of which images, by which versions."""
+    fields = {name: value for name, value in request.to_json().items() if name != "data"}  # wherever the images lie
+    versions = [__version__, torch.__version__]
+    digest = hashlib.sha256(json.dumps([space.name, fields, load_data(request.data).fingerprint, versions]).encode())
+    for architecture in architectures:
+        digest.update(str(architecture).encode())
+    return digest.hexdigest()[:24]
+
+
+def chunk_size(architectures: Sequence[Architecture]) -> int:
+    """Architectures a work item."""
+    return CHUNK if operations_of(architectures) is None else STACKED_CHUNK
+
+
 def cached_scores(
     folder: Path,
     space: Space[Any],
@@ -192,10 +208,5 @@ def cached_scores(
     progress: Progress | None = None,
 ) -> Scores:
     """As :func:`score_architectures`, kept in ``folder`` under a name made of everything that decides the result."""
-    fields = {name: value for name, value in request.to_json().items() if name != "data"}  # wherever the images lie
-    fingerprint = load_data(request.data).fingerprint
-    digest = hashlib.sha256(json.dumps([space.name, fields, fingerprint]).encode())
-    for architecture in architectures:
-        digest.update(str(architecture).encode())
-    log = ItemLog(folder / f"{digest.hexdigest()[:24]}.jsonl")
+    log = ItemLog(folder / f"{scores_key(space, architectures, request)}.jsonl")
     return score_architectures(space, architectures, request, executor=executor, log=log, progress=progress)

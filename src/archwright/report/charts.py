@@ -49,9 +49,12 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
 class _Axes:
     """Where numbers are on the picture."""
 
-    def __init__(self, xs: Sequence[float], ys: Sequence[float]) -> None:
+    def __init__(self, xs: Sequence[float], ys: Sequence[float], y_label: str) -> None:
         self.x_low, self.x_high = _range(xs)
+        self.whole = all(float(x).is_integer() for x in xs)
         self.y_low, self.y_high = _range(ys)
+        if y_label.endswith("(%)") and max(ys) <= 100:
+            self.y_high = min(self.y_high, 100.0)  # there is no more than all
 
     def x(self, value: float) -> float:
         return LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - LEFT - RIGHT)
@@ -62,6 +65,8 @@ class _Axes:
     def frame(self, x_label: str, y_label: str) -> str:
         parts = []
         for value in ticks(self.x_low, self.x_high):
+            if self.whole and not float(value).is_integer():
+                continue  # there is no epoch 1.5
             x = self.x(value)
             parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>')
             parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{value:g}</text>')
@@ -80,26 +85,32 @@ class _Axes:
 
 def _range(values: Sequence[float]) -> tuple[float, float]:
     low, high = min(values), max(values)
-    room = 0.06 * (high - low) or max(1e-9, 0.05 * abs(high)) or 1.0
+    room = 0.06 * (high - low) or max(1e-9, 0.05 * abs(high))
     return low - room, high + room
 
 
 def _svg(title: str, body: str) -> str:
     return (
-        f'<div class="wide"><svg class="chart" role="img" aria-label="{escape(title)}" viewBox="0 0 {WIDTH} {HEIGHT}">'
-        f'{body}</svg></div><p class="said" aria-live="polite"></p>'
+        f'<div class="wide"><svg class="chart" role="group" aria-label="{escape(title)}" '
+        f'viewBox="0 0 {WIDTH} {HEIGHT}">{body}</svg></div><p class="said" aria-live="polite"></p>'
     )
 
 
-def scatter(title: str, marks: Sequence[Mark], x_label: str, y_label: str) -> str:
-    """Points, the chosen ones above the others."""
-    axes = _Axes([mark.x for mark in marks], [mark.y for mark in marks])
+def scatter(
+    title: str, marks: Sequence[Mark], x_label: str, y_label: str, front: Sequence[tuple[float, float]] = ()
+) -> str:
+    """Points, the chosen ones above the others; ``front`` by rising x is drawn as steps through what it reaches."""
+    axes = _Axes([mark.x for mark in marks], [mark.y for mark in marks], y_label)
     body = axes.frame(x_label, y_label)
+    if len(front) > 1:
+        way = f"M{axes.x(front[0][0]):.1f},{axes.y(front[0][1]):.1f}"
+        way += "".join(f" H{axes.x(x):.1f} V{axes.y(y):.1f}" for x, y in front[1:])
+        body += f'<path class="front" d="{way}"/>'
     for mark in sorted(marks, key=lambda one: one.chosen):
         kind, radius = ("chosen", 7) if mark.chosen else ("point", 3.5)
         body += (
-            f'<circle class="{kind}" tabindex="0" cx="{axes.x(mark.x):.1f}" cy="{axes.y(mark.y):.1f}" r="{radius}" '
-            f'aria-label="{escape(mark.title)}"><title>{escape(mark.title)}</title></circle>'
+            f'<circle class="{kind}" role="img" tabindex="0" cx="{axes.x(mark.x):.1f}" cy="{axes.y(mark.y):.1f}" '
+            f'r="{radius}" aria-label="{escape(mark.title)}"><title>{escape(mark.title)}</title></circle>'
         )
     return _svg(title, body)
 
@@ -108,7 +119,7 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_lab
     """One line a name, with a legend."""
     shown = {name: _thinned(points) for name, points in series.items() if points}
     every = [point for points in shown.values() for point in points]
-    axes = _Axes([x for x, _ in every], [y for _, y in every])
+    axes = _Axes([x for x, _ in every], [y for _, y in every], y_label)
     body = axes.frame(x_label, y_label)
     for number, (name, points) in enumerate(shown.items()):
         way = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in points)
@@ -116,7 +127,7 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_lab
         said = f"{name}: {last[1]:.4g} at {last[0]:g}"
         body += f'<polyline class="line s{number % SERIES}" points="{way}"><title>{escape(said)}</title></polyline>'
         body += (
-            f'<circle class="end s{number % SERIES}" tabindex="0" cx="{axes.x(last[0]):.1f}" '
+            f'<circle class="end s{number % SERIES}" role="img" tabindex="0" cx="{axes.x(last[0]):.1f}" '
             f'cy="{axes.y(last[1]):.1f}" r="3.5" aria-label="{escape(said)}"><title>{escape(said)}</title></circle>'
         )
     return _svg(title, body) + _legend(list(shown))
@@ -147,3 +158,18 @@ def bars(rows: Sequence[tuple[str, float, str, bool]], most: float) -> str:
             f'<span class="{kind}" style="width:{share:.1f}%"></span></td><td>{escape(text)}</td></tr>'
         )
     return f'<table class="bars"><tbody>{"".join(lines_)}</tbody></table>'
+
+
+def signed_bars(rows: Sequence[tuple[str, float]]) -> str:
+    """A table of (name, value) with a bar each, from the middle to the left or to the right."""
+    most = max(abs(value) for _, value in rows) or 1.0
+    found = []
+    for name, value in rows:
+        share = 50 * abs(value) / most
+        kind, left = ("bar chosen-bar", 50 - share) if value < 0 else ("bar raise-bar", 50.0)
+        found.append(
+            f'<tr><th scope="row">{escape(name)}</th><td class="barcell middle">'
+            f'<span class="{kind}" style="margin-left:{left:.1f}%;width:{share:.1f}%"></span></td>'
+            f"<td>{value:+.3g}</td></tr>"
+        )
+    return f'<table class="bars"><tbody>{"".join(found)}</tbody></table>'

@@ -45,7 +45,8 @@ class Guard:
 
     def __init__(self, app: ASGIApp, port: int, token: str) -> None:
         self._app, self._token, self._session = app, token.encode(), secrets.token_urlsafe(32)
-        self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        names = ("127.0.0.1", "localhost")
+        self._hosts = {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())  # 80 is left out
         self._cookie = f"archwright-{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from archwright.errors import ArchwrightError
 from archwright.references import is_local
 from archwright.report.folders import every_run
-from archwright.report.page import REPORT, diagnostics_section, duration, search_section, seconds_of_stages
+from archwright.report.page import REPORT, diagnostics_section, duration, search_section, seconds_of_stages, title_of
 from archwright.runs.files import Json, read_json
 from archwright.runs.progress import FILE as PROGRESS
 from archwright.runs.run import Run, told
@@ -35,16 +35,9 @@ def _row(name: str, run: Run | str) -> dict[str, Json]:
     if isinstance(run, str):
         return {"name": name, "status": "damaged", "title": name, "result": run}
     try:
-        return {"name": name, "status": run.status(), "title": title(run), "result": _result(run)}
+        return {"name": name, "status": run.status(), "title": title_of(run.configuration), "result": _result(run)}
     except UNREADABLE as error:
         return {"name": name, "status": "damaged", "title": name, "result": str(error)}
-
-
-def title(run: Run) -> str:
-    """What was asked, in a few words."""
-    c = run.configuration
-    source = c.get("data") or c.get("benchmark") or ""
-    return f"{c['method']} on {c['space']}" + (f", {source}" if source else "") + f", seed {c['seed']}"
 
 
 def _result(run: Run) -> str:
@@ -64,7 +57,7 @@ def detail(run: Run) -> dict[str, Json]:
     return {
         "name": run.folder.name,
         "status": status,
-        "title": title(run),
+        "title": title_of(run.configuration),
         "result": _result(run),
         "created": str(run.header["created"]).replace("T", " "),
         "stages": _stages(run, events, status),

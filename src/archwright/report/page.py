@@ -10,29 +10,45 @@ import base64
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import quote
 
 from archwright.analysis.drawing import draw_cells
+from archwright.analysis.drawing_stages import draw_stages
+from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError, InputError
 from archwright.report.charts import Mark, bars, lines, scatter
+from archwright.report.insights import insights
 from archwright.report.style import page
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Answer, Candidate
+from archwright.search.beside import CHANCE
 from archwright.search.configuration import Configuration
+from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Space
-from archwright.spaces.cells import CellPair
-from archwright.spaces.nasbench201 import Cell201
 from archwright.spaces.registry import spaces
+from archwright.spaces.staged import StagedSpace
+from archwright.spaces.width import PREFIX, Width
 
 REPORT = "report.html"
 LARGEST_PICTURE = 400_000
 """Bytes of a picture that goes into the page; larger ones are linked."""
 LARGEST_PAGE = 2_000_000
+DRAWN = ("polynomial.png", "diagnostics.png")
+"""Pictures of what the page draws itself; they are linked."""
 MOST_LINES = 6
 """Trainings shown in one chart: the latest ones."""
 UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates", "memory_bytes": "bytes"}
+
+
+HEIGHTS = {
+    "accuracy": "as tested",
+    "predicted_accuracy": "as predicted (the front is exact for the predictor)",
+    "validation_accuracy": "by validation accuracy",
+}
+"""What a front's accuracies may be, the best known first, and how the page says so."""
 
 
 def report_run(folder: Path) -> Path:
@@ -55,11 +71,10 @@ def report_comparison(folders: Sequence[Path], path: Path) -> Path:
 def run_page(run: Run) -> str:
     """The document."""
     asked = run.configuration
-    source = asked.get("data") or asked.get("benchmark") or ""
-    title = f"{asked['method']} on {asked['space']}" + (f" ({source})" if source else "")
+    title = title_of(asked)
     answer = Answer.read(run.folder) if run.status() == "finished" else None
     events = run.events()
-    parts = [f"<h1>{escape(title)}, seed {asked['seed']}</h1>"]
+    parts = [f"<h1>{escape(title)}</h1>", _wish(asked)]
     parts += _found(run, answer) if answer is not None else [_under_way(run)]
     if answer is not None:
         parts += [
@@ -70,7 +85,7 @@ def run_page(run: Run) -> str:
             _front(answer),
             _drawing(asked, answer),
         ]
-        parts.append(_insights(answer))
+        parts.append(section("Why", insights(run, answer)))
     parts += [
         search_section(run, events),
         diagnostics_section(events),
@@ -81,6 +96,14 @@ def run_page(run: Run) -> str:
     return page(escape(title), "".join(part for part in parts if part))
 
 
+def title_of(asked: Mapping[str, Json]) -> str:
+    """What was asked, in a few words; of a path the last part."""
+    source = str(asked.get("data") or asked.get("benchmark") or "")
+    kind, colon, path = source.rpartition(":")
+    shown = f"{kind}{colon}{Path(path).name}" if "/" in path else source
+    return f"{asked['method']} on {asked['space']}" + (f", {shown}" if shown else "") + f", seed {asked['seed']}"
+
+
 def section(title: str, body: str) -> str:
     """A card."""
     return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
@@ -88,6 +111,18 @@ def section(title: str, body: str) -> str:
 
 def _fact(name: str, value: str) -> str:
     return f"<div><span>{escape(name)}</span>{escape(value)}</div>"
+
+
+def _wish(asked: Mapping[str, Json]) -> str:
+    """What was asked for, in a line."""
+    words = []
+    for name, limits in (asked.get("limits") or {}).items():
+        many = limits if isinstance(limits, list) else [limits]
+        what = RESOURCES[name].meaning if name in RESOURCES else name
+        words.append(f"{what} at most {' or '.join(f'{one:g}' for one in many)}")
+    if asked.get("minutes") is not None:
+        words.append(f"within {asked['minutes']:g} min")
+    return f'<p class="soft">Asked: {escape("; ".join(words))}.</p>' if words else ""
 
 
 def _found(run: Run, answer: Answer) -> list[str]:
@@ -103,18 +138,31 @@ def _found(run: Run, answer: Answer) -> list[str]:
     if best.validation_accuracy is not None:
         facts.append(_fact("on validation", f"{best.validation_accuracy:.2f} %"))
     facts += [_fact(f"test {name}", f"{tested:.2f} %") for name, tested in (best.tests or {}).items()]
-    facts += [_fact("looked at", f"{answer.evaluations:,}"), _fact("time", duration(answer.seconds))]
+    facts += [_fact("networks looked at", f"{answer.evaluations:,}"), _fact("time", duration(answer.seconds))]
     interval = ""
     if best.accuracy_interval is not None:
         interval = f" (95 % interval {best.accuracy_interval[0]:.1f} to {best.accuracy_interval[1]:.1f})"
-    accuracy = "not measured" if best.accuracy is None else f"{best.accuracy:.2f} %"
+    own = best.accuracy_on == OWN_FUNCTION  # a score of the user's own is in no unit that we know
+    accuracy = "not measured" if best.accuracy is None else f"{best.accuracy:.6g}" if own else f"{best.accuracy:.2f} %"
     verdict = answer.details.get("verdict") or ""
     said = f'<p class="warn">{escape(str(verdict))}</p>' if verdict else ""
     body = (
-        f'<p class="big">{accuracy}</p><p class="soft">{escape((best.accuracy_on or "") + interval)}</p>'
+        f'<p class="big">{accuracy}</p><p class="soft">{escape(_on(best.accuracy_on) + interval)}</p>'
         f'<div class="facts">{"".join(facts)}</div>{said}'
     )
     return [section("Found", body)]
+
+
+def _link(path: str, text: str) -> str:
+    """To a file of the run; a path that leads elsewhere, in somebody else's run, stays text."""
+    parts = PurePosixPath(path).parts
+    if not parts or parts[0] != "artifacts" or ".." in parts:
+        return escape(text)
+    return f'<a href="{escape(quote(path))}">{escape(text)}</a>'
+
+
+def _on(what: str | None) -> str:
+    return "" if what is None else f"by {what}" if what == OWN_FUNCTION else f"correct on {what}"
 
 
 def _under_way(run: Run) -> str:
@@ -136,9 +184,7 @@ def _models(answer: Answer) -> str:
     for one in answer.models:
         limits = ", ".join(f"{limit:.4g} {UNITS.get(name, '')}" for name, limit in (one.limits or {}).items())
         timed = one.measured_latency_ms
-        files = " ".join(
-            f'<a href="{escape(path)}">{escape(Path(path).name)}</a>' for path in (one.onnx, one.model) if path
-        )
+        files = " ".join(_link(path, Path(path).name) for path in (one.onnx, one.model) if path)
         cells = (
             escape(limits),
             _accuracy(one),
@@ -167,20 +213,27 @@ def _members(answer: Answer) -> str:
     return section("Members", bars(rows, 100.0) + f'<div class="facts">{facts}</div>')
 
 
+def _percent(value: float) -> str:
+    return f"{value:.2f}\N{NO-BREAK SPACE}%"
+
+
 def _accuracy(one: Candidate) -> str:
     if one.accuracy is None:
         return ""
+    if one.accuracy_on == OWN_FUNCTION:
+        return f"{one.accuracy:.6g}"
     spread = f" ({one.accuracy_interval[0]:.1f} to {one.accuracy_interval[1]:.1f})" if one.accuracy_interval else ""
-    return f"{one.accuracy:.2f} %{spread}"
+    return f"{_percent(one.accuracy)}{spread}"
 
 
 def _beside(answer: Answer) -> str:
     """Simple things tried in the same time, with a bar each."""
     if not answer.beside or answer.best.accuracy is None:
         return ""
-    rows = [("this answer", answer.best.accuracy, f"{answer.best.accuracy:.2f} %", True)]
-    rows += [(name, one.accuracy, f"{one.accuracy:.2f} %", False) for name, one in answer.beside.items()]
-    note = '<p class="soft">Simple things on the same images, in the time of one answer.</p>'
+    rows = [("this answer", answer.best.accuracy, _percent(answer.best.accuracy), True)]
+    rows += [(name, one.accuracy, _percent(one.accuracy), False) for name, one in answer.beside.items()]
+    simple = "Simple things on the same images, in the time of one answer."
+    note = f'<p class="soft">{simple if CHANCE in answer.beside else "On the same images."}</p>'
     return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
 
 
@@ -198,7 +251,7 @@ def _use(run: Run, answer: Answer) -> str:
     )
     shell = f"archwright predict {shlex.quote(str(folder))} image.png"
     links = [answer.best.onnx, answer.best.model]
-    files = ", ".join(f'<a href="{escape(path)}">{escape(path)}</a>' for path in links if path)
+    files = ", ".join(_link(path, path) for path in links if path)
     return section(
         "Use it",
         f"<p>Files: {files}</p><pre><code>{escape(shell)}</code></pre><pre><code>{escape(python)}</code></pre>",
@@ -209,31 +262,42 @@ def _front(answer: Answer) -> str:
     """The front by latency (or parameters), with the chosen networks."""
     everyone = [*answer.front, *answer.models]
     axis = next((name for name in ("latency_ms", "params", "macs") if _has(everyone, name)), None)
-    if axis is None or len(answer.front) < 2:
+    height = next((name for name in HEIGHTS if _has(answer.front, name)), None)
+    if axis is None or height is None or len(answer.front) < 2:
         return ""
-    marks = [_mark(one, axis, False) for one in answer.front if _height(one) is not None]
-    marks += [_mark(one, axis, True) for one in answer.models if _height(one) is not None]
+    trained = height == "validation_accuracy"  # what was tried on the way, beside what came of it
+    large = height if trained else "accuracy"
+    marks = [_mark(one, axis, height, False) for one in answer.front]
+    chosen = [_mark(one, axis, large, True) for one in answer.models if getattr(one, large) is not None]
     points = answer.details.get("front_points", len(answer.front))
+    if trained:
+        note = "Small points: networks that were tried, with their cost then. Line: what none of all these beats."
+    else:
+        drawn = "" if points == len(answer.front) else f" {len(answer.front)} of them are drawn."
+        note = f"{points:,} networks that no other one beats in both, {HEIGHTS[height]}.{drawn}"
+    note += f" Large points: the chosen networks, {HEIGHTS[large]}." if chosen else ""
+    way = _undominated([*marks, *chosen] if trained else marks)
     label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]
-    note = (
-        f'<p class="soft">{points} undominated networks, exactly; {len(answer.front)} are drawn. Small points: '
-        "predicted accuracy. Large points: the chosen networks at their measured accuracy.</p>"
-    )
-    return section("The front", scatter("accuracy against cost", marks, label, "accuracy (%)") + note)
+    chart = scatter("accuracy against cost", [*marks, *chosen], label, "accuracy (%)", way)
+    return section("The front", f'{chart}<p class="soft">{note}</p>')
+
+
+def _undominated(marks: Sequence[Mark]) -> list[tuple[float, float]]:
+    """By rising cost, each higher than all that cost no more."""
+    found: list[tuple[float, float]] = []
+    for mark in sorted(marks, key=lambda one: (one.x, -one.y)):
+        if not found or mark.y > found[-1][1]:
+            found.append((mark.x, mark.y))
+    return found
 
 
 def _has(candidates: Sequence[Candidate], name: str) -> bool:
     return bool(candidates) and all(getattr(one, name) is not None for one in candidates)
 
 
-def _height(one: Candidate) -> float | None:
-    return one.accuracy if one.accuracy is not None else one.predicted_accuracy
-
-
-def _mark(one: Candidate, axis: str, chosen: bool) -> Mark:
-    x, y = float(getattr(one, axis)), float(_height(one) or 0.0)
-    what = "measured" if one.accuracy is not None else "predicted"
-    return Mark(x, y, f"{x:.4g} {UNITS[axis]}, {what} {y:.2f} %: {one.architecture}", chosen)
+def _mark(one: Candidate, axis: str, height: str, chosen: bool) -> Mark:
+    x, y = float(getattr(one, axis)), float(getattr(one, height))
+    return Mark(x, y, f"{x:,.4g} {UNITS[axis]}, {y:.2f} % {HEIGHTS[height]}: {one.architecture}", chosen)
 
 
 def _drawing(asked: Mapping[str, Json], answer: Answer) -> str:
@@ -242,27 +306,35 @@ def _drawing(asked: Mapping[str, Json], answer: Answer) -> str:
 
 
 def _drawn(asked: Mapping[str, Json], one: Candidate) -> str:
-    try:
-        space: Space[Any] = spaces.get(asked["space"])
-        architecture: Any = space.parse(one.architecture)
-    except (ArchwrightError, ImportError):  # of a space that is not here
-        architecture = None
-    text = f"<p><code>{escape(one.architecture)}</code></p>"
-    if not isinstance(architecture, CellPair | Cell201):
-        return text
     said = ""
     for name, cell in (one.topology or {}).items():
         said += (
             f"<p>{escape(name)}: width {cell['width']:g} c, depth {cell['depth']}, "
             f"{cell.get('skip_share', 0):.0%} skip connections.</p>"
         )
-    return f'<div class="drawing">{draw_cells(architecture)}</div>{said}{text}'
+    return f"{_picture(asked, one.architecture)}{said}<p><code>{escape(one.architecture)}</code></p>"
 
 
-def _insights(answer: Answer) -> str:
-    found = answer.details.get("insights") or []
-    items = "".join(f"<li>{escape(str(sentence))}</li>" for sentence in found)
-    return section("Why", f"<ul>{items}</ul>") if items else ""
+def _picture(asked: Mapping[str, Json], text: str) -> str:
+    """A drawing of what is made of cells or of stages; empty for other spaces, or ones that are not here."""
+    if str(asked["space"]).startswith(PREFIX):
+        return _thinned(text)
+    try:
+        space: Space[Any] = spaces.get(asked["space"])
+        svg = draw_stages(text) if isinstance(space, StagedSpace) else draw_cells(space.parse(text))
+    except (ArchwrightError, ImportError):
+        return ""
+    return f'<div class="drawing">{svg}</div>'
+
+
+def _thinned(text: str) -> str:
+    """How many channels of each group of layers stay in a thinned network."""
+    try:
+        widths = Width(text).widths
+    except (ValueError, AttributeError):  # somebody else's
+        return ""
+    rows = [(name, float(count), f"{count} channel{'s' * (count != 1)}", True) for name, count in widths.items()]
+    return bars(rows, max(row[1] for row in rows)) if rows else ""
 
 
 def search_section(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
@@ -275,17 +347,18 @@ def search_section(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
             "each evaluation": list(enumerate(seen, 1)),
             "best so far": list(enumerate(best, 1)),
         }
-        body += lines("accuracy of the evaluations", series, "evaluation", "accuracy (%)")
+        own = bool(run.configuration.get("evaluate"))
+        body += lines("evaluations", series, "evaluation", "score" if own else "accuracy (%)")
     trainings: dict[str, list[tuple[float, float]]] = {}
     for event in events:
-        if event["kind"] == "epoch" and isinstance(event.get("loss"), int | float):
+        if event["kind"] == "epoch" and isinstance(event.get("loss"), int | float) and "epoch" in event:
             which = [
                 str(value) for key, value in event.items() if isinstance(value, str) and key not in ("kind", "stage")
             ]
-            name = " ".join([str(event["stage"]), *which])
+            name = " ".join([str(event.get("stage", "")), *which])
             trainings.setdefault(name, []).append((event["epoch"] + 1, event["loss"]))
     latest = dict(list(trainings.items())[-MOST_LINES:])
-    if latest:
+    if any(len(points) > 1 for points in latest.values()):
         hidden = len(trainings) - len(latest)
         note = f'<p class="soft">{hidden} earlier trainings are not drawn.</p>' if hidden else ""
         body += lines("training loss by epoch", latest, "epoch", "training loss") + note
@@ -326,8 +399,8 @@ def _pictures(run: Run) -> str:
         if path.suffix not in (".png", ".svg") or not path.is_file() or path.is_symlink():
             continue
         size, name = path.stat().st_size, path.stem.replace("-", " ").replace("_", " ")
-        if size > min(LARGEST_PICTURE, room):
-            found.append(f'<p><a href="artifacts/{escape(path.name)}">{escape(name)}</a></p>')
+        if path.name in DRAWN or size > min(LARGEST_PICTURE, room):
+            found.append(f"<p>{_link(f'artifacts/{path.name}', name)}</p>")
             continue
         room -= size
         kind = "png" if path.suffix == ".png" else "svg+xml"
@@ -411,8 +484,10 @@ def _flag(name: str, value: Json) -> list[str]:
 def duration(seconds: float) -> str:
     """Seconds as a person says them."""
     if seconds < 90:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+        return f"{seconds:.1f}\N{NO-BREAK SPACE}s"
+    if seconds < 5400:
+        return f"{seconds / 60:.1f}\N{NO-BREAK SPACE}min"
+    return f"{seconds / 3600:.1f}\N{NO-BREAK SPACE}h"
 
 
 # --- several runs ----------------------------------------------------------------------------------------------------

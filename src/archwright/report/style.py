@@ -9,14 +9,17 @@ CSS = """
 :root { color-scheme: light dark; --ink: #17212b; --soft: #50606f; --paper: #f6f8fb; --card: #ffffff; --line: #d5dde6;
   --accent: #0b63c4; --good: #1d7f3f; --warn: #9a4b00; --s0: #0b63c4; --s1: #b3441e; --s2: #1d7f3f; --s3: #7a3db8;
   --s4: #8a6a00; --s5: #0b7a83; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e8eef5; --soft: #a9b8c7; --paper: #10161d; --card: #1a232d;
-  --line: #33404e; --accent: #7db7ff; --good: #6fd08c; --warn: #ffb066; --s0: #7db7ff; --s1: #ff9d7a; --s2: #6fd08c;
-  --s3: #c9a1ff; --s4: #e5c95c; --s5: #63d4dd; } }
+@media screen and (prefers-color-scheme: dark) { :root { --ink: #e8eef5; --soft: #a9b8c7; --paper: #10161d;
+  --card: #1a232d; --line: #33404e; --accent: #7db7ff;
+  --good: #6fd08c; --warn: #ffb066; --s0: #7db7ff; --s1: #ff9d7a; --s2: #6fd08c;
+  --s3: #c9a1ff; --s4: #e5c95c; --s5: #63d4dd; }
+  .drawing > svg, .plot { filter: invert(1) hue-rotate(180deg); mix-blend-mode: screen; } }
 * { box-sizing: border-box; }
 body { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink); background: var(--paper);
   margin: 0; }
 main { max-width: 68rem; margin: 0 auto; padding: 1rem; }
 h1 { font-size: 1.5rem; margin: .5rem 0; } h2 { font-size: 1.15rem; margin: 0 0 .6rem; }
+h3 { font-size: 1rem; margin: 1rem 0 .4rem; } p { margin: .5rem 0; }
 section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 1rem; margin: 1rem 0; }
 .big { font-size: 2.1rem; font-weight: 650; line-height: 1.1; } .soft { color: var(--soft); font-size: .92rem; }
 .facts { display: flex; flex-wrap: wrap; gap: 1rem 2.2rem; margin: .6rem 0; }
@@ -26,24 +29,34 @@ table { border-collapse: collapse; font-size: .95rem; } th, td { text-align: lef
   border-bottom: 1px solid var(--line); vertical-align: top; } td.number { text-align: right; }
 th { font-weight: 600; } .bars { width: 100%; } .barcell { width: 55%; }
 .bar { display: inline-block; height: .8rem; background: var(--soft); border-radius: 3px; }
-.chosen-bar { background: var(--accent); }
+.chosen-bar { background: var(--accent); } .raise-bar { background: var(--s1); }
+.middle { background: linear-gradient(var(--line), var(--line)) center / 1px 100% no-repeat; }
+.bars .barcell { line-height: 1; vertical-align: middle; padding-right: 0; }
+.bars td:last-child { padding-left: .9rem; }
 pre { background: var(--paper); border: 1px solid var(--line); border-radius: 6px; padding: .7rem; overflow-x: auto; }
 code { font-family: ui-monospace, "Cascadia Mono", Menlo, monospace; font-size: .9rem; overflow-wrap: anywhere; }
-a { color: var(--accent); } .drawing { background: #ffffff; border-radius: 6px; padding: .4rem; overflow-x: auto; }
+a { color: var(--accent); } .drawing { border-radius: 6px; margin: 0; overflow-x: auto; }
 .drawing img, .plot { max-width: 100%; } .chart { width: 100%; max-width: 46rem; min-width: 22rem; height: auto; }
 .chart text { fill: var(--soft); font-size: 12px; } .grid { stroke: var(--line); stroke-width: 1; }
 .point { fill: var(--soft); opacity: .75; } .chosen { fill: var(--accent); stroke: var(--card); stroke-width: 2; }
+.front { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 4 3; }
 .line { fill: none; stroke-width: 2; } .s0 { stroke: var(--s0); fill: var(--s0); }
 .s1 { stroke: var(--s1); fill: var(--s1); }
 .s2 { stroke: var(--s2); fill: var(--s2); } .s3 { stroke: var(--s3); fill: var(--s3); }
 .s4 { stroke: var(--s4); fill: var(--s4); } .s5 { stroke: var(--s5); fill: var(--s5); } .line.s0, .line.s1, .line.s2,
-.line.s3, .line.s4, .line.s5 { fill: none; } circle:focus { outline: none; stroke: var(--ink); stroke-width: 3; }
+.line.s3, .line.s4, .line.s5 { fill: none; }
+circle:focus-visible { outline: none; stroke: var(--ink); stroke-width: 3; }
+.chart circle { cursor: default; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; list-style: none; padding: 0; margin: .2rem 0; }
+.legend li { overflow-wrap: anywhere; min-width: 0; }
 .key { display: inline-block; width: .9rem; height: .9rem; border-radius: 3px; margin-right: .4rem; }
 .key.s0 { background: var(--s0); } .key.s1 { background: var(--s1); } .key.s2 { background: var(--s2); }
 .key.s3 { background: var(--s3); } .key.s4 { background: var(--s4); } .key.s5 { background: var(--s5); }
 .said { min-height: 1.4rem; margin: .1rem 0; color: var(--soft); font-size: .92rem; } summary { cursor: pointer; }
-@media print { body { background: #fff; } section { break-inside: avoid; } details { display: block; } }
+@media print { body { background: #fff; } section { break-inside: avoid; border: 0; padding: 0; }
+  pre { white-space: pre-wrap; } .bar { print-color-adjust: exact; } }
+@media (max-width: 40rem) { .chart { min-width: 20rem; } .chart text { font-size: 18px; }
+  main { padding: .5rem; } section { padding: .8rem; } .barcell { width: 30%; } th, td { padding-right: .5rem; } }
 """
 
 SCRIPT = """

@@ -43,6 +43,11 @@ reproductions = Registry(
     Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
     Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
     Entry("binas-fig6", "archwright.reproduce.binas:binas_fig6", "what each design decision is worth"),
+    Entry(
+        "binas-pretrained",
+        "archwright.reproduce.binas_pretrained:binas_pretrained",
+        "BINAS from pretrained weights beside fixed resolutions, frozen features, scratch (--only photos, cifar)",
+    ),
     Entry("conas-1", "archwright.reproduce.conas:conas_1", "CoNAS in the DARTS space: free cell and two inputs a node"),
     Entry("conas-2", "archwright.reproduce.conas:conas_2", "CoNAS and RSPS on NAS-Bench-201, one supernet"),
     Entry("conas-6", "archwright.reproduce.conas:conas_6", "how far CoNAS' solution moves with lambda"),
@@ -212,14 +217,18 @@ def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
     return declare
 
 
+SEVERAL = ("binas-compare", "binas-pretrained")
+"""Reproductions of several data sets."""
+
+
 def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON.
 
     Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
     """
     study: Study = reproductions.get(name)
-    if settings.only is not None and name != "binas-compare":
-        raise InputError("--only with a reproduction of several data sets (binas-compare)", name)
+    if settings.only is not None and name not in SEVERAL:
+        raise InputError(f"--only with a reproduction of several data sets ({', '.join(SEVERAL)})", name)
     if settings.architectures is not None and name not in ("proxies-201", "proxies-darts"):
         raise InputError("--architectures with proxies-201 or proxies-darts", name)
     DECLARED.get(study, Needs()).check(settings)

@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
-from archwright.proxies.engine import ScoreRequest, score_architectures
+from archwright.execution.base import Executor, make_executor
+from archwright.proxies.engine import ScoreRequest, chunk_size, score_architectures, score_chunk, scores_key
 from archwright.proxies.score import Scores
+from archwright.references import is_local
+from archwright.runs.files import read_json, write_json
+from archwright.runs.run import runs_root
 from archwright.search.context import Context
 from archwright.search.method import Options
 from archwright.search.proposals import feasible_start
 from archwright.spaces.base import Architecture
+from archwright.spaces.registry import name_space
 
 MOST_POOLED = 20_000
 """Architectures up to which a whole space is the pool."""
 
 
+CHUNKS_EACH = 4
+"""Chunks of work that make it worth to start a process."""
 NOISE = "Gaussian noise"
 """The images that are scored where a search has none, for people."""
 
@@ -88,15 +100,75 @@ def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
 def score_pool(
     context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...], stage: str
 ) -> Scores:
-    """Scores of the pool, recorded chunk by chunk in the run."""
+    """Scores of the pool, recorded chunk by chunk in the run; taken from an earlier run's where they are the same.
+
+    Finished scores are kept for later runs beside the runs, under what they depend on. Without an executor of the
+    user's, all processors share the work where there is enough of it.
+    """
     if not pool:
         raise InputError("architectures that meet the limits", "none")
-    return score_architectures(
-        context.task.space,
-        pool,
-        request_scores(context, options, metrics),
-        executor=context.executor,
-        log=context.run.items(stage),
-        stop=context.stop,
-        progress=context.progress,
-    )
+    request, log = request_scores(context, options, metrics), context.run.items(stage)
+    kept = _kept_scores(context, request, pool)
+    if kept.is_file():
+        for key, result in read_json(kept).items():
+            if key not in log.done:
+                log.record(key, result)
+        context.progress.say(f"The scores of {len(pool)} architectures are taken from {kept}.")
+    with _scoring_executor(context, request, pool) as executor:
+        scores = score_architectures(
+            context.task.space,
+            pool,
+            request,
+            executor=executor,
+            log=log,
+            stop=context.stop,
+            progress=context.progress,
+        )
+    if not kept.is_file():
+        write_json(kept, log.done)
+    return scores
+
+
+def scoring_seconds(
+    context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...]
+) -> float:
+    """How long :func:`score_pool` will take, from a few scored architectures; nothing where the scores are kept."""
+    request = request_scores(context, options, metrics)
+    if _kept_scores(context, request, pool).is_file():
+        return 0.0
+    some = pool[:: max(1, len(pool) // 16)][:16]
+    payload = {
+        "space": name_space(context.task.space),
+        "architectures": [str(one) for one in some],
+        "request": request.to_json(),
+        "replicate": 0,
+    }
+    score_chunk({**payload, "architectures": payload["architectures"][:1]}, context.stop)  # what is only slow once
+    begin = time.perf_counter()
+    score_chunk(payload, context.stop)
+    each = (time.perf_counter() - begin) / len(some)
+    return each * len(pool) * request.replicates / _processes(context, request, pool)
+
+
+def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Path:
+    return runs_root() / "scores" / f"{scores_key(context.task.space, pool, request)}.json"
+
+
+def _processes(context: Context, request: ScoreRequest, pool: list[Architecture]) -> int:
+    """Processes that score: the user's, else as many as there are processors and a few chunks for each."""
+    c = context.configuration
+    if c.executor != "here" or is_local(name_space(context.task.space)):
+        return c.workers
+    chunks = request.replicates * len(pool) / chunk_size(pool)
+    return max(1, min(len(os.sched_getaffinity(0)), int(chunks // CHUNKS_EACH)))
+
+
+@contextmanager
+def _scoring_executor(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Iterator[Executor]:
+    """The run's executor, or processes of this machine where it has none."""
+    count = _processes(context, request, pool)
+    if context.configuration.executor != "here" or count == 1:
+        yield context.executor
+        return
+    with make_executor("processes", count) as executor:
+        yield executor

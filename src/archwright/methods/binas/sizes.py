@@ -113,7 +113,7 @@ class SizedTables:
         """The stage ``table``: which sizes, the latency table, the reachable range and the limits, said aloud."""
         context = self.context
         busy = say_if_busy(self.space(self.allowed[0]), self.timing, context.progress)
-        lightest, whole = self._ends()
+        lightest, whole = self.ends()
         chosen = [] if context.configuration.limits else self._chosen(lightest, whole)
         limits = [one["latency_ms"] for one in context.configuration.limit_sets if "latency_ms" in one] or chosen
         sizes = searched(lightest, whole, max(limits), min(limits)) if limits else list(self.allowed)
@@ -143,7 +143,7 @@ class SizedTables:
             references_ms=references,
         )
 
-    def _ends(self) -> tuple[dict[int, float], dict[int, float]]:
+    def ends(self) -> tuple[dict[int, float], dict[int, float]]:
         """Milliseconds of the lightest and of the whole network at every allowed size; timed once."""
         log = self.context.run.items("sizes")
         with self.context.progress.task("image sizes", len(self.allowed), len(log.done)) as bar:

@@ -5,6 +5,7 @@
   let chosen = ""; // name of the run that is shown
   let stream = null;
   let charts = "";
+  let status = "";
 
   // The secret is in a cookie by now: it need not stay in the address bar.
   if (location.search) history.replaceState(null, "", location.pathname + location.hash);
@@ -67,6 +68,8 @@
   function showRun(run) {
     if (run.name !== chosen) return;
     at("chosen").hidden = false;
+    if (status !== run.status) at("said").textContent = ""; // what was asked for has happened
+    status = run.status;
     at("title").textContent = run.title;
     at("status").textContent = run.stopping ? "stopping" : run.status;
     at("status").className = "state " + run.status;
@@ -124,7 +127,7 @@
     try {
       const answer = await fetch("/api/runs/" + encodeURIComponent(chosen) + "/" + what, { method: "POST" });
       const found = await answer.json();
-      at("said").textContent = found.said || found.error;
+      at("said").textContent = found.said || found.error; // until the run says so itself
     } catch {
       at("said").textContent = "The server does not answer.";
     }
