@@ -184,6 +184,14 @@ def test_a_further_limit_trains_only_for_itself(finished: Answer, tmp_path: Path
     assert len(after) == 3
 
 
+@pytest.mark.parametrize("verify", [True, False])
+def test_nothing_is_timed_where_nobody_asks_though_the_repeated_plan_was(verify: bool, tmp_path: Path) -> None:
+    run = Run.open(Path(planned_run(tmp_path / "run", SPACE, reference_ms=1.0)))
+    values = {"method": "binas", "space": "compact", "data": GREY, "options": {"verify": verify}}
+    method = Binas(Context(Configuration(**values), run, Device.choose("cpu", 1)))
+    assert (method.tables.clock is not None) == verify
+
+
 def test_latencies_can_be_measured_again_without_training(
     finished: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
