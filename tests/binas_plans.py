@@ -40,7 +40,7 @@ def table_of(space: Compact, training: bool = False, ms_per_mega: float = 1.0) -
     return LatencyTable(provenance=Provenance.here(Timing(training=training)), entries=entries)
 
 
-def planned_run(folder: Path, space: Compact, plan: Plan = PLAN) -> str:
+def planned_run(folder: Path, space: Compact, plan: Plan = PLAN, reference_ms: float | None = None) -> str:
     """A run folder that a search can repeat the plan of."""
     run = Run.create(folder, {"method": "binas"}, {})
     table_of(space).save(run.artifact("latency.json"))
@@ -53,7 +53,7 @@ def planned_run(folder: Path, space: Compact, plan: Plan = PLAN) -> str:
         "device": "a counted one",
         "busy": False,
         "chosen_limits_ms": [round(plain, 4), round(1.8 * plain, 4)],
-        "reference_ms": None,
+        "reference_ms": reference_ms,
     }
     run.finish_stage("table", table)
     run.finish_stage("plan", plan.model_dump())

@@ -210,7 +210,7 @@ def test_every_option_that_pages_name_exists() -> None:
         named = {
             option
             for code in re.findall(r"`([^`]+)`", page.read_text())
-            for option in re.findall(r"(?<!\S)--[a-z-]+", code)
+            for option in re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", code)
         }
         unknown = {one for one in named - ours - theirs if f'"{one}"' not in scripts}
         assert not unknown, page.name

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,9 +18,10 @@ from archwright.costs.measure import Latency
 from archwright.data import Augmentation
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError
+from archwright.methods.binas.fast import FastPlan
 from archwright.methods.binas.latency import Clock, Timed
 from archwright.methods.binas.method import Binas
-from archwright.methods.binas.trunk import Trained, pays
+from archwright.methods.binas.trunk import Trained, _name, pays
 from archwright.models import load_classifier, load_model
 from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Answer
@@ -76,6 +79,46 @@ def test_the_plain_network_of_a_person_is_tried_wherever_it_fits(finished: Answe
     proposals = ItemLog(finished.folder / "items" / "proposals.jsonl").done
     fits = [str(by_hand) in {one["architecture"] for one in proposals[json.dumps({"latency_ms": x})]} for x in LIMITS]
     assert fits == [predicted <= limit for limit in LIMITS] == [True, True]
+
+
+@pytest.mark.parametrize("larger_is_better", [True, False])
+def test_the_trunk_grows_only_where_a_larger_candidate_was_better(
+    larger_is_better: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = planned_run(tmp_path / "run", SPACE)
+    values = {"method": "binas", "space": "compact", "data": GREY, "options": {"verify": False}}
+    plan = Binas(Context(Configuration(**values), Run.open(Path(folder)), Device.choose("cpu", 1))).plan
+    assert isinstance(plan, FastPlan)
+    trunk, limits, log = plan.trunk(PLAN), {"latency_ms": LIMITS[1]}, plan.context.run.items("trained")
+    proposals = sorted(trunk.propose(limits, PLAN), key=lambda one: float(one["costs"]["step_ms"]))
+    for number, one in enumerate(proposals):
+        name, loss = _name(one["architecture"]), 0.5 + 0.1 * (-number if larger_is_better else number)
+        found = Trained(name, one["architecture"], name, 9, 90.0, np.full(4, loss), one["costs"], one["latency_ms"])
+        log.record(name, found.to_json())
+    smallest = Trained.from_json(log.done[_name(proposals[0]["architecture"])])
+    log.record("trunk", replace(smallest, name="trunk", steps=20).to_json())
+    first = {"trained": "trunk", "base": smallest.name, "how": "trained", "paid": True}
+    plan.context.run.items("answers").record("the tighter limit", first)
+    asked: list[tuple[str, dict[str, Any], float]] = []
+
+    def train(name: str, _network: Any, what: dict[str, Any], before: Trained, seconds: float, _plan: Any) -> Trained:
+        asked.append((name, what, seconds))
+        return replace(before, name=name, architecture=what["architecture"])
+
+    monkeypatch.setattr(trunk, "_train", train)
+    monkeypatch.setattr(trunk, "_larger", lambda *_: None)
+    monkeypatch.setattr("archwright.methods.binas.trunk.load_member", lambda _: SimpleNamespace(network=None))
+    answer = trunk.train_answer(limits, PLAN)
+    ((_, what, seconds),) = asked
+    assert answer["base"] == "trunk"
+    assert answer["how"] == ("grown" if larger_is_better else "trained")
+    assert seconds == PLAN.growth_seconds
+    assert not answer["paid"]  # nothing became better
+    if larger_is_better:
+        assert smallest.costs["step_ms"] < what["costs"]["step_ms"] <= proposals[-1]["costs"]["step_ms"]
+        assert what["costs"]["latency_ms"] <= LIMITS[1]
+    else:
+        assert what["architecture"] == smallest.architecture
 
 
 def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
@@ -139,6 +182,14 @@ def test_a_further_limit_trains_only_for_itself(finished: Answer, tmp_path: Path
     after = ItemLog(folder / "items" / "answers.jsonl").done
     assert {key: after[key] for key in before} == before
     assert len(after) == 3
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_nothing_is_timed_where_nobody_asks_though_the_repeated_plan_was(verify: bool, tmp_path: Path) -> None:
+    run = Run.open(Path(planned_run(tmp_path / "run", SPACE, reference_ms=1.0)))
+    values = {"method": "binas", "space": "compact", "data": GREY, "options": {"verify": verify}}
+    method = Binas(Context(Configuration(**values), run, Device.choose("cpu", 1)))
+    assert (method.tables.clock is not None) == verify
 
 
 def test_latencies_can_be_measured_again_without_training(

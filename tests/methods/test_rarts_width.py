@@ -52,6 +52,10 @@ def test_scores_move_by_the_proximal_map_of_the_l1_norm() -> None:
     sgd = torch.optim.SGD([score], lr=0.1)
     Shrinking([score], sgd, lambda _: 0.1, l1=0.2).descend([torch.tensor([1.0, 0.0, 0.0])], Position.at(0, 1, 1))
     assert score.tolist() == pytest.approx([0.38, -0.48, 0.0])
+    Shrinking([score], sgd, lambda _: 0.1, gain=torch.tensor([2.0, 1.0, 1.0])).descend(
+        [torch.tensor([1.0, 1.0, 0.0])], Position.at(0, 1, 1)
+    )
+    assert score.tolist() == pytest.approx([0.18, -0.58, 0.0])
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 5, 9, 10])

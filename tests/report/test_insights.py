@@ -48,7 +48,7 @@ def test_the_history_of_the_weighing(run: Run) -> None:
     run.finish_stage("search", {"mu": 10.0, "nu": 0.3, "tried": tried})
     text = insights(run, answer(run))
     assert "tried 3 weightings" in text
-    assert labels(text, "chosen") == ["evaluation 3: 85.00 % with mu = 10, quantile of nu 0.75"]
+    assert labels(text, "chosen") == ["evaluation 3: 85.00 % with a relative mu of 10, nu at quantile 0.75"]
     assert len(labels(text, "point")) == 1
 
 
@@ -117,3 +117,11 @@ def test_links_lead_nowhere_but_into_the_run(run: Run) -> None:
     text = finished(run, best=best, models=[best])
     assert 'href="javascript' not in text
     assert 'href="../' not in text
+
+
+def test_a_thinned_network_shows_what_stays(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "thin", {**ASKED, "space": "width:vgg16"}, {})
+    text = finished(run, best=Candidate(architecture='{"layer <1>":"0-3,7","layer 2":"5"}', accuracy=90.0))
+    assert "layer &lt;1&gt;" in text
+    assert re.findall(r"<td>(\d+ channels?)</td>", text) == ["5 channels", "1 channel"]
+    finished(run, best=Candidate(architecture='{"layer":"x"}', accuracy=90.0))

@@ -335,3 +335,15 @@ def test_a_taken_port_and_a_folder_that_is_none(tmp_path: Path) -> None:
 def test_nothing_was_resumed_here() -> None:
     assert not Resumer().starting("any")
     assert Resumer().failure("any") == ""
+
+
+def test_without_the_extra_the_command_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    from archwright.cli.main import cli
+
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    monkeypatch.delitem(sys.modules, "archwright.report.server")
+    error = CliRunner().invoke(cli, ["serve"], env={"ARCHWRIGHT_RUNS": str(tmp_path)}).exception
+    assert isinstance(error, InputError)
+    assert "pip install 'archwright[report]'" in str(error)

@@ -29,8 +29,9 @@ def test_table_4_2_has_the_base_cells_of_the_paper(small) -> None:
 def test_the_family_goes_from_wide_to_narrow() -> None:
     family = thesis4.darts_family()
     widths = [float(one.label.split("(")[1].split("c")[0]) for one in family]
-    assert widths[0] == 3.5
-    assert widths[1:] == sorted(widths[1:], reverse=True)
+    assert widths == sorted(widths, reverse=True)
+    assert len(set(widths)) == 4  # of two cells one is wider, so that every pair says something
+    assert any(one.label == "DARTS (3.5c, 3)" for one in family)
 
 
 def test_figures_share_their_trainings(small, tmp_path, monkeypatch) -> None:

@@ -302,6 +302,10 @@ def _folded_direction(network: nn.Module, direction: Direction, moved: nn.Module
 # --- pictures ----------------------------------------------------------------------------------------------------
 
 
+WIDE_RANGE = 20.0
+"""Values that range over more than this factor are drawn by their logarithm."""
+
+
 def plot_landscapes(found: Mapping[str, Landscape], path: Path, what: str = "loss", root: bool = False) -> None:
     """Contours above, surfaces below, one column a landscape, on one scale; clipped points are grey.
 
@@ -321,6 +325,9 @@ def plot_landscapes(found: Mapping[str, Landscape], path: Path, what: str = "los
     shown = {title: np.sqrt(one.values) if root else one.values for title, one in found.items()}
     values = np.concatenate([shown[title][~one.cut].ravel() for title, one in found.items()] or [np.ones(1)])
     low, high = float(values.min()), float(np.quantile(values, 0.95))
+    if low > 0 and high > WIDE_RANGE * low:  # else the valley is one colour
+        shown = {title: np.log10(value) for title, value in shown.items()}
+        low, high, what = float(np.log10(low)), float(np.log10(high)), f"log10 of the {what}"
     levels = np.linspace(low, max(high, low + 1e-9), 20)
     for column, (title, one) in enumerate(found.items()):
         x, y = np.meshgrid(one.steps, one.steps, indexing="ij")

@@ -93,13 +93,18 @@ class WidthOptions(RemovalOptions):
 
 @dataclass
 class Shrinking(Variable):
-    """Each step ends by the proximal map of ``l1 |s|``: scores come nearer to 0 by ``rate * l1``, and stay there."""
+    """Each step ends by the proximal map of ``l1 |s|``: scores come nearer to 0 by ``rate * l1``, and stay there.
+
+    Gradients are multiplied by ``gain`` first. A channel among C has about 1/C of the say, and so has its score's
+    gradient: without a gain in proportion to C the scores of narrow layers would spread most, and go first.
+    """
 
     l1: float = 0.0
+    gain: Tensor | float = 1.0
 
     def descend(self, gradients: Any, position: Position) -> None:
         """Gradient step, then soft threshold."""
-        super().descend(gradients, position)
+        super().descend([gradient * self.gain for gradient in gradients], position)
         with torch.no_grad():
             for score in self.parameters:
                 score.copy_(F.softshrink(score, self.rate(position) * self.l1))
@@ -285,7 +290,9 @@ class RartsWidth(GradientSearch):
         o = self.options
         sgd = torch.optim.SGD(parameters, lr=o.alpha_lr, momentum=o.w_momentum, weight_decay=o.alpha_weight_decay)
         schedule = make_schedule(o.alpha_schedule, o.alpha_lr, min(o.alpha_lr, o.alpha_lr_min))
-        return Shrinking(parameters, sgd, schedule, o.w_clip, USUAL_L1 if o.l1 is None else o.l1)
+        sizes = torch.tensor([group.channels for group in self.scores.groups for _ in group.members])
+        gain = (sizes / sizes.float().mean()).to(parameters[0].device)
+        return Shrinking(parameters, sgd, schedule, o.w_clip, USUAL_L1 if o.l1 is None else o.l1, gain)
 
     def objective(self, network: nn.Module, alphas: Alphas, batch: Batch, position: Position) -> Tensor:
         """Cross entropy of the network with these scores."""

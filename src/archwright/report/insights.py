@@ -62,7 +62,7 @@ def _weighing(search: Mapping[str, Json]) -> str:
 
 
 def _history(search: Mapping[str, Json]) -> str:
-    """Accuracy by the weight of the penalty, numbered in the order of the evaluations."""
+    """Accuracy by the weight of the penalty (in the units that make both terms alike), numbered in their order."""
     known = [(n, *one) for n, one in enumerate(search["tried"], 1) if one[2] is not None]
     if len(known) < 2:
         return ""
@@ -71,12 +71,13 @@ def _history(search: Mapping[str, Json]) -> str:
         Mark(
             log_mu,
             accuracy,
-            f"evaluation {number}: {accuracy:.2f} % with mu = {10**log_mu:.3g}, quantile of nu {quantile:.2f}",
+            f"evaluation {number}: {accuracy:.2f} % with a relative mu of {10**log_mu:.3g}, "
+            f"nu at quantile {quantile:.2f}",
             accuracy == best,
         )
         for number, log_mu, quantile, accuracy in known
     ]
-    chart = scatter("accuracy by the weight that proposed it", marks, "log10 of mu", "accuracy (%)")
+    chart = scatter("accuracy by the weight that proposed it", marks, "relative mu (log10)", "accuracy (%)")
     return f"<h3>The history of the optimisation</h3>{chart}"
 
 

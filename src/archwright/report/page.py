@@ -24,11 +24,13 @@ from archwright.report.style import page
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Answer, Candidate
+from archwright.search.beside import CHANCE
 from archwright.search.configuration import Configuration
 from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Space
 from archwright.spaces.registry import spaces
 from archwright.spaces.staged import StagedSpace
+from archwright.spaces.width import PREFIX, Width
 
 REPORT = "report.html"
 LARGEST_PICTURE = 400_000
@@ -230,7 +232,8 @@ def _beside(answer: Answer) -> str:
         return ""
     rows = [("this answer", answer.best.accuracy, _percent(answer.best.accuracy), True)]
     rows += [(name, one.accuracy, _percent(one.accuracy), False) for name, one in answer.beside.items()]
-    note = '<p class="soft">Simple things on the same images, in the time of one answer.</p>'
+    simple = "Simple things on the same images, in the time of one answer."
+    note = f'<p class="soft">{simple if CHANCE in answer.beside else "On the same images."}</p>'
     return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
 
 
@@ -314,12 +317,24 @@ def _drawn(asked: Mapping[str, Json], one: Candidate) -> str:
 
 def _picture(asked: Mapping[str, Json], text: str) -> str:
     """A drawing of what is made of cells or of stages; empty for other spaces, or ones that are not here."""
+    if str(asked["space"]).startswith(PREFIX):
+        return _thinned(text)
     try:
         space: Space[Any] = spaces.get(asked["space"])
         svg = draw_stages(text) if isinstance(space, StagedSpace) else draw_cells(space.parse(text))
     except (ArchwrightError, ImportError):
         return ""
     return f'<div class="drawing">{svg}</div>'
+
+
+def _thinned(text: str) -> str:
+    """How many channels of each group of layers stay in a thinned network."""
+    try:
+        widths = Width(text).widths
+    except (ValueError, AttributeError):  # somebody else's
+        return ""
+    rows = [(name, float(count), f"{count} channel{'s' * (count != 1)}", True) for name, count in widths.items()]
+    return bars(rows, max(row[1] for row in rows)) if rows else ""
 
 
 def search_section(run: Run, events: Sequence[Mapping[str, Json]]) -> str:

@@ -86,9 +86,10 @@ def spread_of(pairs: Sequence[CellPair], count: int) -> list[CellPair]:
 
 
 def darts_family() -> list[Named]:
-    """DARTS' cell and three random variants of its connections from wide to narrow, C_1 to C_3."""
+    """DARTS' cell and three random variants of its connections, C_1 to C_3, all from wide to narrow."""
     variants = spread_of(connection_variants("darts-v2", 13), 3)[::-1]
-    return [Named.of("DARTS", GALLERY["darts-v2"]), *(Named.of(f"C{n}", p) for n, p in enumerate(variants, 1))]
+    family = [Named.of("DARTS", GALLERY["darts-v2"]), *(Named.of(f"C{n}", p) for n, p in enumerate(variants, 1))]
+    return sorted(family, key=lambda one: cell_topology(one.pair.normal).width, reverse=True)
 
 
 # --- studies ---------------------------------------------------------------------------------------------------------

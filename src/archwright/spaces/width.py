@@ -50,6 +50,12 @@ class Width(Architecture):
         return {name: _numbers(text) for name, text in json.loads(self.text).items()}
 
     @property
+    def widths(self) -> dict[str, int]:
+        """How many stay, by group."""
+        ends = {name: [part.partition("-") for part in text.split(",")] for name, text in json.loads(self.text).items()}
+        return {name: sum(int(high or low) - int(low) + 1 for low, _, high in parts) for name, parts in ends.items()}
+
+    @property
     def count(self) -> int:
         """How many stay in all."""
         return sum(map(len, self.channels.values()))

@@ -320,15 +320,15 @@ class FastPlan:
         return ChooseResult(models=chosen)
 
     def _timed(self, one: Trained) -> dict[str, Json]:
-        """What a network costs by the table, and its latency here; timed once."""
+        """What a network costs by the table, and its latency here; an architecture is timed once."""
         log, clock, architecture = (
             self.context.run.items("timed"),
             self.tables.clock,
             self.space.parse(one.architecture),
         )
-        if one.name not in log.done:
-            log.record(one.name, None if clock is None else clock.time(architecture).model_dump())
-        timed = log.done[one.name]
+        if one.architecture not in log.done:
+            log.record(one.architecture, None if clock is None else clock.time(architecture).model_dump())
+        timed = log.done[one.architecture]
         predicted = self._costs(architecture)
         latency = predicted["latency_ms"] if timed is None else timed["median_ms"]
         return {
