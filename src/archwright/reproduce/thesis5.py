@@ -410,9 +410,9 @@ class Budgeted:
 
 
 def _single_best(budgeted: Budgeted) -> float:
-    """Test error of the best network of those evaluated."""
-    known = [budgeted.method.space.parse(text) for text in budgeted.test.known]
-    return min(budgeted.error([one]) for one in known)
+    """Test error of the network of least validation loss of those evaluated."""
+    known = [budgeted.method.space.parse(text) for text in budgeted.validation.known]
+    return budgeted.error([min(known, key=lambda one: budgeted.loss([one]))])
 
 
 FIGURE_NOTES = [
