@@ -1,4 +1,5 @@
-"""Scores the whole NAS-Bench-201 space with grad, snip, trace and kappa on two cores, against a loop over modules.
+"""Scores the whole NAS-Bench-201 space with grad, snip, trace and kappa on two cores, against a loop over modules, and
+random cells of the DARTS space stacked against the same loop on one core.
 
 ``python benchmarks/proxies.py --json`` prints one JSON object as the last line of stdout; ``--repeats`` and
 ``--sample`` trade time for steadiness. Images are CIFAR-10 where the shared data are there, else noise: speed does not
@@ -21,8 +22,10 @@ from torch import Tensor
 from archwright.execution.base import Item, make_executor
 from archwright.proxies.score import find_proxies, score
 from archwright.proxies.stacked import ProxyScale, score_stacked
+from archwright.proxies.stacked_cells import score_stacked_cells
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Scale
+from archwright.spaces.darts import DARTS
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201, all_operations, canonical_index
 from archwright.tables.locate import shared_data
 
@@ -92,6 +95,24 @@ def seconds_per_module(variant: dict, sample: int) -> float:
     return statistics.mean(taken[2:])
 
 
+def darts_seconds(sample: int, repeats: int) -> tuple[float, float]:
+    """Seconds a cell of the DARTS space, stacked and as a module of its own; medians over ``repeats``."""
+    rng = np.random.default_rng(0)
+    pairs = [DARTS.sample(rng) for _ in range(48)]
+    x, y = images(8, 32)
+    scale = Scale(channels=CHANNELS, cells=3, image_size=8)
+    stacked, naive = [], []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        score_stacked_cells(pairs, x, y, find_proxies(METRICS), scale=scale)
+        stacked.append((time.perf_counter() - start) / len(pairs))
+        start = time.perf_counter()
+        for pair in pairs[:sample]:
+            score(DARTS.build(pair, scale), (x, y), METRICS)
+        naive.append((time.perf_counter() - start) / len(pairs[:sample]))
+    return statistics.median(stacked), statistics.median(naive)
+
+
 def flops_for_space(variant: dict) -> float:
     """Floating-point operations the classes need: forward, two input gradients, two weight gradients, the kernel."""
     rows = all_operations()[np.unique(canonical_index())]
@@ -145,6 +166,13 @@ def main() -> None:
         ]
         for entry in results[-6:]:
             print(f"{entry['label']}: {entry['value']:.1f} {entry['unit']}", file=log, flush=True)
+    stacked, naive = darts_seconds(arguments.sample, arguments.repeats)
+    results += [
+        {"label": "darts cell, stacked", "value": 1000 * stacked, "unit": "ms"},
+        {"label": "darts cell, naive loop", "value": 1000 * naive, "unit": "ms"},
+    ]
+    ratios.append({"label": "naive-loop/ours darts", "value": naive / stacked})
+    print(f"darts cell: stacked {1000 * stacked:.1f} ms, naive loop {1000 * naive:.1f} ms", file=log, flush=True)
     if arguments.json:
         print(json.dumps({"benchmark": "proxies", "results": results, "ratios": ratios}))
 

@@ -68,7 +68,7 @@ def test_the_page_shows_the_members_alone_and_together(found: Answer) -> None:
     assert "all together" in text
     for number, one in enumerate(found.members, 1):
         assert f"member {number}" in text
-        assert f"{one.accuracy:.2f} %" in text
+        assert f"{one.accuracy:.2f}\N{NO-BREAK SPACE}%" in text
         assert escape(one.architecture) in text
     assert text.count('class="drawing"') == 2
 

@@ -199,7 +199,8 @@ def test_codes_of_patterns_tell_all_of_them_apart(examples: int) -> None:
     active = torch.from_numpy(np.stack([units.T, units.T]))
     codes = pattern_codes(ReluRecord(torch.arange(2), active, torch.tensor([1.0, 0.0])))
     different = len({tuple(row) for row in units.tolist()})
-    assert distinct_codes(codes).tolist() == [different, 0]
+    rows = torch.arange(2)[:, None].expand(codes.shape)
+    assert distinct_codes(rows.flatten(), codes.flatten(), 2).tolist() == [different, 0]
 
 
 def test_zico_by_numpy() -> None:

@@ -41,7 +41,7 @@ def test_a_few_darts_cells_get_every_score_and_are_not_scored_again(
     labels = {row["label"] for row in found["rows"]}
     assert {"swap", "zico", "meco", "az-nas", "consensus", "params", "macs", "HNAS trace, both terms"} <= labels
     assert all(-1 <= row["ours"] <= 1 for row in found["rows"])
-    monkeypatch.setattr("archwright.reproduce.networks.score", None)
+    monkeypatch.setattr("archwright.reproduce.networks.scored_pairs", None)
     assert reproduce("proxies-darts", settings)["rows"] == found["rows"]
 
 

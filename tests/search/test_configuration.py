@@ -69,7 +69,13 @@ def test_texts_of_the_command_line_are_read() -> None:
     assert Configuration(**configuration.model_dump(mode="json")) == configuration
 
 
-RECIPE = {**dict.fromkeys(Recipe.model_fields, 0), "optimizer": "adam", "schedule": "constant", "precision": "auto"}
+RECIPE = {
+    **dict.fromkeys(Recipe.model_fields, 0),
+    "head_lr": 0.01,
+    "optimizer": "adam",
+    "schedule": "constant",
+    "precision": "auto",
+}
 
 
 @pytest.mark.parametrize("field", sorted(set(Recipe.model_fields) - {"epochs", "batch_size", "lr"}))

@@ -188,13 +188,13 @@ class RartsWidth(GradientSearch):
         c, o = context.configuration, self.options
         if c.data is None or c.benchmark is not None:
             raise InputError(f"images (--data) for the method {self.name!r}", c.benchmark or "none")
+        self.check_own()
         if c.space != PREFIX + o.network:
             raise InputError(f"the network by --network, and no other space than {PREFIX}{o.network}", repr(c.space))
         if o.ratio is None and o.l1 is None and not c.limits:
             raise InputError("how much to remove: --ratio, --l1 or a limit", "none of them")
         if o.l1 is not None and o.optimiser == "random":
             raise InputError("no --l1 with --optimiser random, which trains no scores", str(o.l1))
-        self.check_own()
         self.halves()
         _ = task.scale, task.recipe, self.tune_recipe, self.space.structure
         self._check_recipe()

@@ -28,15 +28,17 @@ from archwright.execution.base import Executor, Item, run_items
 from archwright.proxies.initialise import Initialisation
 from archwright.proxies.score import Scores, combine, find_proxies, score
 from archwright.proxies.stacked import ProxyScale, operations_of, score_stacked
+from archwright.proxies.stacked_cells import pairs_of, score_stacked_cells
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
-from archwright.spaces.base import Architecture, Space
+from archwright.spaces.base import Architecture, Scale, Space
+from archwright.spaces.cells import CellPair
 from archwright.spaces.registry import find_space, name_space
 
-STACKED_CHUNK, CHUNK = 256, 16
-"""Architectures a work item, where they are scored stacked and where one by one."""
+STACKED_CHUNK, PAIRS_CHUNK, CHUNK = 256, 48, 16
+"""Architectures a work item: cells of NAS-Bench-201 and of DARTS, which are stacked, and others, one by one."""
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,25 @@ def score_chunk(payload: Json, stop: Stop) -> Json:
         )
         return np.stack([found[name] for name in request.metrics], axis=1).tolist()
     small = space.proxy_scale(request.channels, request.cells, data.classes, images.shape[-1], data.image_channels)
+    pairs = pairs_of(architectures)
+    if request.ntk == "contracted" and pairs is not None:
+        return scored_pairs(pairs, (images, labels), request, small, seed)
     networks = (space.build(architecture, small) for architecture in architectures)
     scores = score(
         networks, (images, labels), request.metrics, ntk=request.ntk, initialisation=request.initialisation, seed=seed
     )
     return scores.values.tolist()
+
+
+def scored_pairs(
+    pairs: list[CellPair], batch: tuple[Tensor, Tensor], request: ScoreRequest, scale: Scale, seed: int
+) -> Json:
+    """Rows of numbers of DARTS-style cells, stacked."""
+    start = request.initialisation
+    found = score_stacked_cells(
+        pairs, *batch, find_proxies(request.metrics), scale=scale, seed=seed, initialisation=start
+    )
+    return np.stack([found[name] for name in request.metrics], axis=1).tolist()
 
 
 def score_architectures(
@@ -195,7 +211,9 @@ def scores_key(space: Space[Any], architectures: Sequence[Architecture], request
 
 def chunk_size(architectures: Sequence[Architecture]) -> int:
     """Architectures a work item."""
-    return CHUNK if operations_of(architectures) is None else STACKED_CHUNK
+    if operations_of(architectures) is not None:
+        return STACKED_CHUNK
+    return CHUNK if pairs_of(architectures) is None else PAIRS_CHUNK
 
 
 def cached_scores(

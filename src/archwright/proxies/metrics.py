@@ -148,12 +148,15 @@ def pattern_codes(record: ReluRecord) -> Tensor:
     return torch.where(record.times.to(mixed.device)[:, None] > 0, mixed, 0)
 
 
-def distinct_codes(codes: Tensor) -> Tensor:
-    """How many different codes but 0 each row has, (A,)."""
-    ordered = codes.sort(1).values
-    new = torch.ones_like(ordered, dtype=torch.bool)
-    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    return (new & (ordered != 0)).sum(1).double()
+def distinct_codes(rows: Tensor, codes: Tensor, architectures: int) -> Tensor:
+    """How many different codes but 0 each architecture has, (A,), from all codes (n,) and their rows (n,)."""
+    order = codes.argsort(stable=True)
+    order = order[rows[order].argsort(stable=True)]
+    rows, codes = rows[order], codes[order]
+    new = torch.ones_like(codes, dtype=torch.bool)
+    new[1:] = (codes[1:] != codes[:-1]) | (rows[1:] != rows[:-1])
+    found = torch.zeros(architectures, dtype=torch.float64)
+    return found.index_add_(0, rows, (new & (codes != 0)).double())
 
 
 def log_determinant(kernel: Tensor) -> Tensor:
@@ -180,7 +183,7 @@ class Proxy:
         direction: +1 where a higher score predicts a better network, -1 where a lower one does.
         needs: the passes it is computed from.
         term: what is summed over layers (``pattern`` over ReLUs, ``block`` over blocks; ``at_input`` has one record).
-        joins: what records say is joined along the second axis, not summed.
+        distinct: the records' numbers (A, n) are gathered and the different ones counted, not summed.
         finish: from the total over records and the batch size m to one score per architecture.
         worst: the score of a network for which the metric is undefined.
         positive: the score is a positive scale, so replicates are averaged in the logarithm.
@@ -193,7 +196,7 @@ class Proxy:
     pattern: Pattern | None = None
     at_input: AtInput | None = None
     block: Block | None = None
-    joins: bool = False
+    distinct: bool = False
     finish: Callable[[Tensor, int], Tensor] = field(default=lambda total, m: total)
     worst: float = 0.0
     positive: bool = True
@@ -264,7 +267,7 @@ JACOB_COV = Proxy(
     worst=LOWEST,
     positive=False,
 )
-SWAP = Proxy("swap", +1, _needs("relu"), pattern=pattern_codes, joins=True, finish=lambda t, m: distinct_codes(t))
+SWAP = Proxy("swap", +1, _needs("relu"), pattern=pattern_codes, distinct=True)
 ZICO = Proxy("zico", +1, _needs("halves"), signal_to_noise, worst=LOWEST, positive=False)
 MECO = Proxy("meco", +1, _needs("loss", "outputs"), least_correlation)
 EXPRESSIVITY = Proxy("expressivity", +1, _needs("features"), block=entropies, finish=lambda t, m: t.sum(1))
@@ -297,7 +300,7 @@ class Tally:
         self.proxies = list(proxies)
         self.architectures = architectures
         self._totals: dict[Callable[..., Tensor], Tensor] = {}
-        self._joined: dict[Callable[..., Tensor], list[Tensor]] = {}
+        self._gathered: dict[Callable[..., Tensor], list[tuple[Tensor, Tensor]]] = {}
 
     def needs(self) -> set[Need]:
         """The passes a producer has to run for these metrics."""
@@ -310,7 +313,7 @@ class Tally:
 
     def add_pattern(self, record: ReluRecord) -> None:
         """Take one ReLU's pattern."""
-        self._add(record, {p.pattern: p.joins for p in self.proxies if p.pattern is not None})
+        self._add(record, {p.pattern: p.distinct for p in self.proxies if p.pattern is not None})
 
     def add_input(self, record: InputRecord) -> None:
         """Keep what the gradients at the input say."""
@@ -321,11 +324,13 @@ class Tally:
         self._add(record, {p.block: False for p in self.proxies if p.block is not None})
 
     def _add(self, record: ReluRecord | InputRecord | BlockRecord, parts: Mapping[Callable[..., Tensor], bool]) -> None:
-        for part, joins in parts.items():
-            if joins:
-                self._joined.setdefault(part, []).append(part(record).cpu())
+        for part, distinct in parts.items():
+            values = part(record).cpu()
+            if distinct:
+                rows = record.rows.cpu()[:, None].expand(values.shape)
+                self._gathered.setdefault(part, []).append((rows.flatten(), values.flatten()))
             else:
-                self._sum(part, record.rows, part(record))
+                self._sum(part, record.rows, values)
 
     def _sum(self, key: Callable[..., Tensor], rows: Tensor, values: Tensor) -> None:
         values = values.cpu()  # small by now; what follows needs float64, which not every accelerator has
@@ -338,8 +343,9 @@ class Tally:
         found = {}
         for proxy in self.proxies:
             total = self._totals.get(proxy.part)
-            if proxy.part in self._joined:
-                total = torch.cat(self._joined[proxy.part], 1)
+            if proxy.part in self._gathered:
+                rows, values = (torch.cat(several) for several in zip(*self._gathered[proxy.part], strict=True))
+                total = distinct_codes(rows, values, self.architectures)
             if total is None:
                 found[proxy.name] = torch.full((self.architectures,), proxy.worst, dtype=torch.float64)
             else:

@@ -270,11 +270,12 @@ def binas_fig6(settings: Settings) -> Outcome:
     tables = read_json(result.folder / "artifacts" / "contributions.json")
     rows = []
     for name, table in {**tables["depth"], **tables["blocks"]}.items():
-        gains, errors = np.array(table["gain"]), np.array(table["error"])
+        gains, errors = np.array(table["gain"]), np.array(table["error"], dtype=float)  # null: not known from one row
         if gains.ndim == 2:
             gains, errors = gains.mean(1), np.sqrt((errors**2).sum(1)) / gains.shape[1]
         for stage, (gain, error) in enumerate(zip(gains.tolist(), errors.tolist(), strict=True), 1):
-            rows.append(Row(f"{name}, stage {stage}", "points", None, gain, error))
+            known = error if np.isfinite(error) else None
+            rows.append(Row(f"{name}, stage {stage}", "points", None, gain, known))
     notes = [
         *result.details["insights"],
         "the deviation is the standard error; the paper prints bars, no numbers",

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from archwright.data.request import load_data
 from archwright.execution.base import Item, Work, run_items
-from archwright.proxies.engine import ScoreRequest, draw_batch
+from archwright.proxies.engine import ScoreRequest, draw_batch, scored_pairs
 from archwright.proxies.initialise import initialise
 from archwright.proxies.metrics import Proxy
 from archwright.proxies.modules import record_module
@@ -31,12 +31,12 @@ from archwright.runs.files import Json
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Architecture, Scale
-from archwright.spaces.cells import CellPair, build_cells, parse_cell_pair
+from archwright.spaces.cells import CellPair, parse_cell_pair
 from archwright.spaces.nasbench101 import Cell101, build_network, parse_cell101
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
 
-CHUNK, STACKED_CHUNK = 8, 256
-"""Architectures a work item: built one by one, or run stacked."""
+CHUNK, PAIRS_CHUNK, STACKED_CHUNK = 8, 24, 256
+"""Architectures a work item: built one by one, or run stacked (cells of DARTS, of NAS-Bench-201)."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def cell_scores(settings: Settings, cells: Sequence[Cell101], request: ScoreRequ
 def pair_scores(settings: Settings, pairs: Sequence[CellPair], request: ScoreRequest) -> Scores:
     """Scores of any DARTS-style cells in one draw; cached."""
     request.check(load_data(request.data))
-    rows = _run(settings, score_pairs, pairs, request, CHUNK)
+    rows = _run(settings, score_pairs, pairs, request, PAIRS_CHUNK)
     return combine(find_proxies(request.metrics), rows[:, None, :])
 
 
@@ -108,9 +108,8 @@ def _run(
 def score_pairs(payload: Json, stop: Stop) -> Json:
     """Work item: all metrics of some pairs of cells, as rows."""
     request, batch, scale = _drawn(payload)
-    networks = (build_cells(parse_cell_pair(text), scale) for text in payload["cells"])
-    scores = score(networks, batch, request.metrics, initialisation=request.initialisation, seed=request.seed)
-    return scores.values.tolist()
+    pairs = [parse_cell_pair(text) for text in payload["cells"]]
+    return scored_pairs(pairs, batch, request, scale, request.seed)
 
 
 def score_cells(payload: Json, stop: Stop) -> Json:

@@ -42,6 +42,8 @@ LABEL_SMOOTHING = 0.1
 MEASURED_BATCH = 512
 RECALIBRATED_IMAGES = 512
 """Training images that give a measured sub-network its batch-norm statistics."""
+FEWEST_NETWORKS = 4
+"""Sub-networks that the predictor can be fitted to, however few rows are asked for."""
 POOL_IMAGES, POOL_RECALIBRATED = 64, 128
 """Images that each sub-network of the pool is measured on, and training images that give it its statistics."""
 FEWEST_COMPARED = 50
@@ -253,7 +255,7 @@ class SupernetWork:
         """
         context, batches = self.context, self._pool_batches()
         log = context.run.items("measure")
-        count = -(-rows // batches.batch_size)
+        count = max(FEWEST_NETWORKS, -(-rows // batches.batch_size))
         with context.progress.task("measuring sub-networks", count) as bar:
             for number in range(count):
                 if str(number) not in log.done:
