@@ -15,22 +15,15 @@ from scipy.stats import kendalltau
 
 from archwright.errors import InputError
 from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.searches import finished
 from archwright.runs.run import Run
 from archwright.search.answer import Answer
-from archwright.search.engine import resume, search
 from archwright.solvers.fourier import RecoverySettings, clean, recover
 from archwright.solvers.polynomial import minimise
 from archwright.spaces.darts import DARTS
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.subgraphs import Subgraphs, read_bits
 from archwright.tables.base import load_benchmark
-
-
-def finished(folder: Path, method: str, **settings: Any) -> Answer:
-    """The search in ``folder``: started, continued or just read."""
-    if (folder / "run.json").exists():
-        return resume(folder)
-    return search(method, run=folder, **settings)
 
 
 def measured(folder: Path) -> tuple[NDArray[np.int8], NDArray[np.float64]]:

@@ -23,20 +23,12 @@ from archwright.analysis.bilevel import (
     rarts_trajectory,
 )
 from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.searches import finished
 from archwright.runs.files import read_json, write_json
 from archwright.runs.run import Run
-from archwright.search.answer import Answer
-from archwright.search.engine import resume, search
 from archwright.spaces.nasbench201 import NASBENCH201
 
 DEFAULT_SEEDS = 3
-
-
-def finished(folder: Path, method: str, **settings: Any) -> Answer:
-    """The search in ``folder``: started, continued or just read."""
-    if (folder / "run.json").exists():
-        return resume(folder)
-    return search(method, run=folder, **settings)
 
 
 # --- Fig. 1 ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from archwright.reproduce.base import Outcome, Row, Settings, needs
-from archwright.reproduce.rarts import finished
+from archwright.reproduce.searches import finished
 from archwright.search.answer import Answer
 
 DEFAULT_SEEDS = 3
