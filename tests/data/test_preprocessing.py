@@ -49,3 +49,9 @@ def test_the_steps_in_words_are_what_is_done() -> None:
     said = " ".join(COLOUR.steps())
     for word in ("EXIF", "white", "RGB", "crop", "4 x 4", "bilinear", "255", "mean", "std"):
         assert word in said
+
+
+def test_files_of_before_pretrained_starts_are_read() -> None:
+    """They do not say whether images are turned."""
+    how = Preprocessing(8, 1, (0.5,), (0.25,), ("a", "b"))
+    assert Preprocessing.from_dict({k: v for k, v in how.to_dict().items() if k != "turned"}) == how

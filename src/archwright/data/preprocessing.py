@@ -88,5 +88,6 @@ class Preprocessing:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
-        """The inverse of `to_dict`."""
-        return from_plain(cls, values, "preprocessing")
+        """The inverse of `to_dict`; files of before pretrained starts do not say ``turned``, and are not."""
+        known = {"turned": False, **values} if isinstance(values, Mapping) else values
+        return from_plain(cls, known, "preprocessing")
