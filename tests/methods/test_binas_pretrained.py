@@ -18,7 +18,7 @@ from archwright.costs.limits import met
 from archwright.errors import InfeasibleError, InputError, Interrupted
 from archwright.methods.binas import method, sizes, tuning
 from archwright.methods.binas.method import start_of
-from archwright.methods.binas.pretrained import FLOOR, single_changes
+from archwright.methods.binas.pretrained import FLOOR, most_promising, single_changes
 from archwright.methods.binas.sizes import searched, sizes_for
 from archwright.models import load_classifier, load_member
 from archwright.runs.progress import Progress
@@ -50,6 +50,7 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 LIMITS = [0.75, 2.0]
+WHOLE = str(TINY.space(2, 16).heaviest())
 
 
 def search(folder: Path, data: str, **settings: Any) -> Answer:
@@ -84,6 +85,28 @@ def test_every_limit_is_kept_and_no_answer_is_below_the_floor_or_a_tighter_limit
     assert accuracies == sorted(accuracies)
     assert accuracies[-1] >= max(finished.details["floor"].values())
     assert finished.beside[FLOOR].validation_accuracy == max(finished.details["floor"].values())
+
+
+def test_the_whole_network_is_tuned_at_the_largest_size_that_keeps_each_limit(finished: Answer) -> None:
+    trained = ItemLog(finished.folder / "items" / "trained.jsonl").done
+    plan, fitted = finished.details["plan"], set[int]()
+    for limit in LIMITS:
+        sizes = [size for size in (16, 24) if trained[f"trunk-{size}"]["latency_ms"] <= limit]
+        fitted |= {max(sizes)} if sizes else set()
+    assert plan["trunk_size"] == max(fitted)
+    own = {f"trunk-{plan['trunk_size']}", *(name for name in trained if name.startswith("tuned-"))}
+    whole = {trained[name]["image_size"] for name in own if trained[name]["architecture"] == WHOLE}
+    assert whole == fitted
+
+
+def test_the_whole_network_and_the_best_thinner_one_at_a_larger_size_are_tuned() -> None:
+    found = [
+        {"image_size": size, "whole": whole, "value": value}
+        for size, whole, value in ((48, True, -0.1), (64, True, -0.2), (96, False, -0.5), (128, False, -0.4))
+    ]
+    assert [one["image_size"] for one in most_promising(found)] == [64, 128]
+    assert [one["image_size"] for one in most_promising(found[:2])] == [64]
+    assert [one["image_size"] for one in most_promising(found[2:])] == [128, 96]
 
 
 def test_origin_licence_and_hash_are_in_the_run_and_in_the_model_and_said_once(finished: Answer, told: Told) -> None:
@@ -127,7 +150,7 @@ def test_stopped_anywhere_and_resumed_gives_the_same_answer(
     finished: Answer, photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, record = tmp_path / "run", tuning.Tuner._record
-    left = {"stages": {"plan", "elastic", "choose"}, "records": {2, 4, 6}}
+    left = {"stages": {"plan", "changes", "choose"}, "records": {2, 4, 6}}
     seen = [0]
 
     def at_stage(event: dict[str, Any]) -> None:

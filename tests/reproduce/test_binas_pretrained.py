@@ -35,7 +35,7 @@ def test_every_arm_answers_every_limit_and_once(settings: Settings, monkeypatch:
     assert [row.label for row in outcome.rows] == labels
     assert all(0 <= row.ours <= 100 for row in outcome.rows if row.ours is not None)
     folder = settings.folder / "photos"
-    limits = binas_pretrained.prepared(folder / "table", "not read again")
+    limits = binas_pretrained.prepared(folder / "plan", "not read again", 0.0)
     assert limits == sorted(limits)
     others = Others(folder / "ours-0", limits, ItemLog(folder / "networks" / "resolution-0.jsonl"), Stop())
     plan = others.plan.plan

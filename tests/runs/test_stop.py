@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from archwright.errors import InputError, Interrupted
-from archwright.runs.stop import Stop
+from archwright.runs.stop import Stop, raise_on_signals
 
 
 def test_without_a_reason_it_never_stops() -> None:
@@ -56,3 +56,9 @@ def test_a_file_asks_to_stop_by_being_there(tmp_path: Path) -> None:
     with stop.on_signals():
         os.kill(os.getpid(), signal.SIGTERM)  # the first signal, which does not end the process
         assert stop.requested
+
+
+def test_a_signal_after_the_last_safe_point_stops_the_work_around() -> None:
+    """A reproduction does not go on to its next search."""
+    with pytest.raises(Interrupted, match="SIGTERM; all is kept"), raise_on_signals("all is kept"), Stop().on_signals():
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -108,6 +108,11 @@ class GradientSearch(SearchMethod):
         """Lagrangian, distance and residuals; here of one copy."""
         return equilibrium(problem, copies[0], copies[0], 1.0, 0.0, [], 0.0)
 
+    @property
+    def half_batch(self) -> int:
+        """Images of each half a step."""
+        return self.options.search_batch
+
     # The rest is common.
 
     def search_seconds(self) -> float:
@@ -168,10 +173,9 @@ class GradientSearch(SearchMethod):
 
     def problem(self) -> Problem:
         """Both losses with batches augmented as asked, and alpha with what moves it."""
-        o = self.options
         alpha = self.make_alpha()
         train, validation = (
-            self.batches(half, min(o.search_batch, len(half)), number, shuffled=True)
+            self.batches(half, min(self.half_batch, len(half)), number, shuffled=True)
             for number, half in enumerate(self.halves())
         )
         return Problem(self.objective, train, validation, alpha, self.move_alpha(list(alpha.parameters())))

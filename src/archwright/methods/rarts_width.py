@@ -84,6 +84,7 @@ class WidthOptions(RemovalOptions):
     beta: float = Field(0.1, ge=0, description="rarts: strength of the coupling of the two copies")
     fused: bool = Field(True, description="rarts: scores' gradient from the passes of the weight steps: half the time")
     search_epochs: int = Field(10, ge=1, description="passes over the training images (both halves)")
+    search_batch: int = Field(64, ge=4, description="images a step; of each half, where there are two, half as many")
     w_lr: float = Field(0.1, gt=0, description="learning rate of the weights")
     w_weight_decay: float = Field(1e-4, ge=0, description="weight decay of the weights")
     alpha_lr: float = Field(0.1, gt=0, description="learning rate of the scores (SGD with momentum)")
@@ -299,6 +300,11 @@ class RartsWidth(GradientSearch):
         images, labels = batch
         images = images.contiguous(memory_format=self.layout)
         return F.cross_entropy(self.scores.logits(network.train(), alphas["scores"], images), labels)
+
+    @property
+    def half_batch(self) -> int:
+        """So that all optimisers have as many steps an epoch."""
+        return self.options.search_batch // 2
 
     def problem(self) -> Problem:
         """Two halves, or all images at once for the baselines that know no halves."""

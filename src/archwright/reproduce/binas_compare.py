@@ -21,18 +21,15 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
-from archwright.execution.base import Item, run_items
 from archwright.methods.binas.fast import FastPlan
 from archwright.methods.binas.method import Binas
 from archwright.methods.binas.plan import CANDIDATE_SHARE, STEP, TRUNK_PARTS, Plan, candidates
 from archwright.methods.binas.tables import TableResult
 from archwright.methods.binas.trunk import Trunk
+from archwright.reproduce.arms import Accuracies, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
@@ -82,32 +79,19 @@ def binas_compare(settings: Settings) -> Outcome:
     known = benches()
     if settings.only is not None and settings.only not in known:
         raise unknown_name("data", settings.only, known)
-    seeds = range(settings.seeds or DEFAULT_SEEDS)
+    seeds = settings.seeds or DEFAULT_SEEDS
     rows, notes = [], []
     for bench in known.values() if settings.only is None else [known[settings.only]]:
         folder = settings.folder / bench.name
-        plan_run = prepared(folder / "plan", bench)
-        limits = limits_of(plan_run)
-        payloads = {
-            f"{arm} seed {seed}": {"arm": arm, "seed": seed, "limits": limits, "folder": str(folder), **asdict(bench)}
-            for arm, seed in product(ARMS, seeds)
-        }
-        log = ItemLog(folder / "finished.jsonl")
-        found: dict[str, Json] = {}
-        first = {key for key in payloads if key.startswith("BINAS")}  # the others take its networks' number
-        for keys in (first, payloads.keys() - first):
-            items = [Item(key, payloads[key]) for key in payloads if key in keys]
-            done = sum(item.key in log.done for item in items)
-            with settings.progress.task(f"{bench.name}: arms", len(items), done) as bar:
-                found |= run_items(settings.executor, run_arm, items, log, Stop(), bar)
-        accuracies = {arm: np.array([found[f"{arm} seed {seed}"]["accuracies"] for seed in seeds]) for arm in ARMS}
+        limits = limits_of(prepared(folder / "plan", bench))
+        accuracies = run_arms(settings, folder, ARMS, seeds, {"limits": limits, **asdict(bench)}, run_arm)
         rows += bench_rows(bench.name, accuracies)
         notes += bench_notes(bench, limits, accuracies)
-    return Outcome(f"{len(seeds)} seeds, one thread", rows, notes)
+    return Outcome(f"{seeds} seeds, one thread", rows, notes)
 
 
-def bench_rows(name: str, accuracies: dict[str, NDArray[np.float64]]) -> list[Row]:
-    """A row an arm and limit, and one of the mean over the limits; ``accuracies`` by arm are (seeds, limits)."""
+def bench_rows(name: str, accuracies: Accuracies) -> list[Row]:
+    """A row an arm and limit, and one of the mean over the limits."""
     rows = []
     for arm, values in accuracies.items():
         for number, at_limit in enumerate(values.T.tolist(), 1):
@@ -116,16 +100,15 @@ def bench_rows(name: str, accuracies: dict[str, NDArray[np.float64]]) -> list[Ro
     return rows
 
 
-def bench_notes(bench: Bench, limits: list[float], accuracies: dict[str, NDArray[np.float64]]) -> list[str]:
+def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> list[str]:
     """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error."""
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
     notes = [f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"]
     ours = accuracies["BINAS"].mean(1)
     for arm, values in accuracies.items():
-        gain = ours - values.mean(1)
         if arm != "BINAS":
-            error = f" ± {gain.std(ddof=1) / np.sqrt(len(gain)):.2f}" if len(gain) > 1 else ""
-            notes.append(f"{bench.name}: BINAS is {gain.mean():+.2f}{error} points beside {arm}, mean over the limits")
+            gain = mean_gain(ours - values.mean(1))
+            notes.append(f"{bench.name}: BINAS is {gain} points beside {arm}, mean over the limits")
     return notes
 
 

@@ -1,14 +1,15 @@
 """BINAS from pretrained weights beside simpler ways to use them, at three latency limits on few images.
 
-All arms of a data set share one latency table, and seconds of training are turned into steps by timed ones, so that a
-busy machine costs no arm anything. The limits: the whole network at 96 px keeps the first, at 128 px the third, and the
-second is half way between. What an arm chooses by is the validation part; rows are on the test part.
+All arms of a data set share one latency table and one plan: the stated seconds of training are turned into steps by
+steps that are timed once, so that a busy machine costs no arm anything. The limits: the whole network at 96 px keeps
+the first, at 128 px the third, and the second is half way between. What an arm chooses by is the validation part; rows
+are on the test part.
 
 - ours: the search, all limits together;
 - resolution: the whole network at each of the sizes, fine-tuned from the same start for an equal share of the seconds
   that ours trained for; a limit gets the best within it;
 - frozen: logistic regression on the frozen network's features, the best size within the limit;
-- scratch: the fast plan without pretrained weights, in the minutes that ours took.
+- scratch: the fast plan without pretrained weights, in as many seconds and one minute more for its tables.
 
 Every arm of every seed is kept when it is finished, and the command goes on from there.
 """
@@ -21,19 +22,18 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InputError, unknown_name
-from archwright.execution.base import Item, run_items
 from archwright.export import has_onnx
 from archwright.methods.binas.latency import MARGIN
 from archwright.methods.binas.method import Binas
-from archwright.methods.binas.pretrained import PretrainedPlan
+from archwright.methods.binas.pretrained import MOST_PATIENCE, PretrainedPlan
 from archwright.methods.binas.sizes import SizedTables
 from archwright.pretrained import DEFAULT
+from archwright.reproduce.arms import Accuracies, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import Progress
@@ -44,12 +44,14 @@ from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.engine import reopened, resume, search
 from archwright.search.jobs import measure as accuracy_of
+from archwright.search.method import Method
 from archwright.tables.locate import shared_data
 from archwright.training import train
 
 ARMS = ("ours", "resolution", "frozen", "scratch")
-DATA = ("photos", "cifar")
-DEFAULT_SEEDS = 1
+SECONDS = {"photos": 130.0, "cifar": 200.0}
+"""The data sets, and the seconds of training that an arm has, at most."""
+DEFAULT_SEEDS = 3
 BETWEEN = (96, 128)
 """The sizes whose whole networks the limits are around."""
 PHOTO_CLASSES, PHOTOS_EACH, PHOTO_SIDE = 4, 150, 96
@@ -60,35 +62,23 @@ CIFAR_EACH, CIFAR_TEST = 200, 1000
 @needs(images=False)
 def binas_pretrained(settings: Settings) -> Outcome:
     """Test accuracy of every arm at every limit."""
-    if settings.only is not None and settings.only not in DATA:
-        raise unknown_name("data", settings.only, DATA)
-    seeds = range(settings.seeds or DEFAULT_SEEDS)
+    if settings.only is not None and settings.only not in SECONDS:
+        raise unknown_name("data", settings.only, SECONDS)
+    seeds = settings.seeds or DEFAULT_SEEDS
     rows, notes = [], []
-    for name in DATA if settings.only is None else [settings.only]:
+    for name in SECONDS if settings.only is None else [settings.only]:
         folder = settings.folder / name
         data = written(name, folder)
-        limits = prepared(folder / "table", data)
-        payloads = {
-            f"{arm} seed {seed}": {"arm": arm, "seed": seed, "limits": limits, "folder": str(folder), "data": data}
-            for arm, seed in product(ARMS, seeds)
-        }
-        log, found = ItemLog(folder / "finished.jsonl"), dict[str, Json]()
-        first = {key for key in payloads if key.startswith(ARMS[0])}  # the others have its seconds
-        for keys in (first, payloads.keys() - first):
-            items = [Item(key, payloads[key]) for key in payloads if key in keys]
-            done = sum(item.key in log.done for item in items)
-            with settings.progress.task(f"{name}: arms", len(items), done) as bar:
-                found |= run_items(settings.executor, run_arm, items, log, Stop(), bar)
-        accuracies = {
-            arm: np.array([found[f"{arm} seed {seed}"]["accuracies"] for seed in seeds], dtype=float) for arm in ARMS
-        }
+        limits = prepared(folder / "plan", data, SECONDS[name])
+        shared = {"limits": limits, "data": data, "seconds": SECONDS[name]}
+        accuracies = run_arms(settings, folder, ARMS, seeds, shared, run_arm)
         rows += arm_rows(name, accuracies)
         notes += arm_notes(name, limits, accuracies)
-    return Outcome(f"{len(seeds)} seed(s), one thread, {DEFAULT}", rows, notes)
+    return Outcome(f"{seeds} seed(s), one thread, {DEFAULT}", rows, notes)
 
 
-def arm_rows(name: str, accuracies: dict[str, NDArray[np.float64]]) -> list[Row]:
-    """A row an arm and limit; ``accuracies`` by arm are (seeds, limits), NaN where nothing keeps the limit."""
+def arm_rows(name: str, accuracies: Accuracies) -> list[Row]:
+    """A row an arm and limit."""
     rows = []
     for arm, values in accuracies.items():
         for number, at_limit in enumerate(values.T.tolist(), 1):
@@ -98,16 +88,15 @@ def arm_rows(name: str, accuracies: dict[str, NDArray[np.float64]]) -> list[Row]
     return rows
 
 
-def arm_notes(name: str, limits: list[float], accuracies: dict[str, NDArray[np.float64]]) -> list[str]:
+def arm_notes(name: str, limits: list[float], accuracies: Accuracies) -> list[str]:
     """The limits, and how ours stands beside each arm at each of them: the mean difference and its standard error."""
-    notes = [f"{name}: limits {', '.join(f'{limit:.3g} ms' for limit in limits)}"]
+    shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
+    notes = [f"{name}: at most {SECONDS[name]:g} s of training an arm and seed; limits {shown}"]
     for arm, values in accuracies.items():
         if arm == ARMS[0]:
             continue
-        said = []
-        for gain in (accuracies[ARMS[0]] - values).T:
-            error = f" ± {gain.std(ddof=1) / np.sqrt(len(gain)):.2f}" if len(gain) > 1 else ""
-            said.append("nothing keeps it" if np.isnan(gain).any() else f"{gain.mean():+.2f}{error}")
+        gains = (accuracies[ARMS[0]] - values).T
+        said = ["nothing keeps it" if np.isnan(gain).any() else mean_gain(gain) for gain in gains]
         notes.append(f"{name}: ours is {', '.join(said)} points beside {arm}, limit by limit")
     return notes
 
@@ -158,8 +147,8 @@ def configured(data: str, seed: int, limits: list[float]) -> Configuration:
     )
 
 
-def prepared(folder: Path, data: str) -> list[float]:
-    """A run with the latency table, measured once, and its limits."""
+def prepared(folder: Path, data: str, seconds: float) -> list[float]:
+    """A run with the latency table and the plan of these seconds of training, measured once, and its limits."""
     device = Device.choose("cpu", 1)
     if not (folder / "run.json").exists():
         Run.create(folder, configured(data, 0, []).model_dump(), device.describe())
@@ -175,6 +164,10 @@ def prepared(folder: Path, data: str) -> list[float]:
         known = {**made, "limits": limits}
         run.finish_stage("table", known)
     found: list[float] = known["limits"]
+    if run.stage_result("plan") is None:
+        plan = tuning(Binas(Context(configured(data, 0, found), run, device)))
+        counted = plan.counted(plan.timed_steps(), seconds, MOST_PATIENCE)
+        run.finish_stage("plan", counted.model_dump(mode="json"))
     return found
 
 
@@ -182,6 +175,13 @@ def sized(method: Binas) -> SizedTables:
     """The tables of a search from pretrained weights."""
     assert isinstance(method.tables, SizedTables)
     return method.tables
+
+
+def tuning(method: Method) -> PretrainedPlan:
+    """The plan of a search from pretrained weights."""
+    assert isinstance(method, Binas)
+    assert isinstance(method.plan, PretrainedPlan)
+    return method.plan
 
 
 # --- arms -------------------------------------------------------------------------------------------------------------
@@ -192,27 +192,28 @@ def run_arm(payload: Json, stop: Stop) -> Json:
     folder, seed, arm = Path(payload["folder"]), payload["seed"], payload["arm"]
     ours = folder / f"ours-{seed}"
     if arm == ARMS[0]:
-        return {"accuracies": [one.accuracy for one in searched(ours, folder / "table", payload).models]}
+        return {"accuracies": [one.accuracy for one in searched(ours, folder / "plan", payload).models]}
     if arm == "scratch":
-        return {"accuracies": scratch(folder / f"scratch-{seed}", ours, payload)}
+        return {"accuracies": scratch(folder / f"scratch-{seed}", payload)}
     log = ItemLog(folder / "networks" / f"{arm}-{seed}.jsonl")
     return {"accuracies": Others(ours, payload["limits"], log, stop).run(arm)}
 
 
-def searched(folder: Path, table: Path, payload: Json) -> Answer:
-    """The search of a seed, with the table of all seeds."""
+def searched(folder: Path, planned: Path, payload: Json) -> Answer:
+    """The search of a seed, with the table and the plan of all seeds."""
     if not (folder / "run.json").exists():
         asked = configured(payload["data"], payload["seed"], payload["limits"])
         Run.create(folder, asked.model_dump(), Device.choose("cpu", 1).describe())
     run = Run.open(folder)
-    if run.stage_result("table") is None:
-        write_atomic(run.artifact("latency.json"), (table / "artifacts" / "latency.json").read_bytes())
-        run.finish_stage("table", Run.open(table).stage_result("table"))
+    write_atomic(run.artifact("latency.json"), (planned / "artifacts" / "latency.json").read_bytes())
+    for stage in ("table", "plan"):
+        if run.stage_result(stage) is None:
+            run.finish_stage(stage, Run.open(planned).stage_result(stage))
     return resume(folder)
 
 
-def scratch(folder: Path, ours: Path, payload: Json) -> list[float | None]:
-    """Without pretrained weights, in the minutes that ours took."""
+def scratch(folder: Path, payload: Json) -> list[float | None]:
+    """Without pretrained weights."""
     if (folder / "run.json").exists():
         return [one.accuracy for one in resume(folder).models]
     found = search(
@@ -221,7 +222,7 @@ def scratch(folder: Path, ours: Path, payload: Json) -> list[float | None]:
         data=payload["data"],
         seed=payload["seed"],
         threads=1,
-        minutes=max(1.0, Answer.read(ours).seconds / 60),
+        minutes=payload["seconds"] / 60 + 1,
         limits={"latency_ms": payload["limits"]},
         options={"pretrained": "none", "backend": "onnxruntime" if has_onnx() else "eager", "verify": False},
     )
@@ -246,10 +247,7 @@ class Others:
     @cached_property
     def plan(self) -> PretrainedPlan:
         """Of the search."""
-        method = reopened(Run.open(self.folder), self.stop, Progress())
-        assert isinstance(method, Binas)
-        assert isinstance(method.plan, PretrainedPlan)
-        return method.plan
+        return tuning(reopened(Run.open(self.folder), self.stop, Progress()))
 
     def run(self, arm: str) -> list[float | None]:
         """The arm's test accuracy at every limit: of the size that is best on validation within it, if there is one."""
@@ -269,9 +267,8 @@ class Others:
     def seconds(self) -> float:
         """That ours trained for, all in all, by timed steps."""
         plan, trained = self.plan.plan, self.plan.tuner.trained()
-        mean = float(np.mean(list(plan.step_ms.values())))
         tuned = [plan.step_ms[one.image_size] for name, one in trained.items() if name.startswith("tuned-")]
-        return (plan.trunk_steps * mean + 2 * plan.elastic_steps * mean + plan.tuned_steps * sum(tuned)) / 1000
+        return (plan.trunk_steps * plan.step_ms[plan.trunk_size] + plan.tuned_steps * sum(tuned)) / 1000
 
     def frozen(self, size: int) -> tuple[float, float]:
         """Validation and test accuracy of the floor at one size."""

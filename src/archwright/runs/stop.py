@@ -94,7 +94,9 @@ class Stop:
     def on_signals(self) -> Iterator[None]:
         """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once.
 
-        Python takes signals in the main thread only: a search in another thread leaves them to the program around it.
+        A signal that comes after the last safe point stops nothing here: work around this, which takes signals itself,
+        gets it then. Python takes signals in the main thread only: a search in another thread leaves them to the
+        program around it.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -104,6 +106,13 @@ class Stop:
             if self._signal is not None:
                 raise KeyboardInterrupt
             self._signal = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            around = before[signal.Signals(number)]
+            if callable(around) and around is not signal.default_int_handler:
+                missed.append(lambda: around(number, None))
 
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        missed: list[Callable[[], object]] = []
         with _handled(handle):
             yield
+        for hand_on in missed:
+            hand_on()

@@ -4,11 +4,12 @@
    is below it on validation where the whole network keeps the limit.
 2. ``table``: which image sizes the limits allow, and one latency table for them.
 3. ``plan``: training steps are timed, and the passes over the images are counted, cut to the minutes there are.
-4. ``trunk``: the whole network is fine-tuned, every batch at another of the sizes.
-5. ``elastic``: depths and the expansions of the last stages around it, trained together to answer as the trunk does;
-   then what each single change costs.
-6. ``train``: for each limit the exact best network at every size by these costs; the most promising ones are tuned,
-   each for itself, as what is best in the supernet is not always best alone.
+4. ``trunk``: the whole network is fine-tuned at the largest size at which it keeps a limit. All others start from it:
+   what was learnt at a large size is worth more at a small one than as much training there.
+5. ``changes``: what each single change of it costs: fewer blocks, smaller expansions in the last stages.
+6. ``train``: for each limit the whole network at the largest size at which it keeps it, which is what one would take
+   without a search, and the most promising of the exact best thinner networks at larger sizes; each is tuned by itself,
+   as what promises most is not always best.
 7. ``choose``: what was trained is timed, and every limit gets the best on validation within it, so that a looser limit
    is never worse.
 
@@ -50,13 +51,12 @@ from archwright.search.values import StageResult
 from archwright.solvers import milp
 from archwright.solvers.pareto import front
 from archwright.solvers.problem import Solution, StagedChoice
-from archwright.spaces.mbconv import MbConv
-from archwright.supernets.elastic import ElasticSupernet
+from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.training import Recipe
 
 FLOOR = "frozen features + logistic regression"
-TRUNK_EPOCHS, ELASTIC_EPOCHS, TUNED_EPOCHS = 4.0, 2.0, 3.0
-"""Passes over the training images: of the trunk, of the supernet, of each candidate."""
+TRUNK_EPOCHS, TUNED_EPOCHS = 5.0, 3.0
+"""Passes over the training images: of the trunk, and of each candidate after it."""
 FEWEST_STEPS = 30
 """Of a training, however few the images are."""
 LEAST_LOSS = 0.003
@@ -71,7 +71,7 @@ FIXED_SECONDS, IMAGE_MS = 75.0, 18.0
 """What a search takes beside training, and an image of a training step, on one core: an estimate before timing."""
 KEPT_BACK = 0.08
 """Part of the minutes that is kept for timing, testing and saving."""
-TIMED_STEP = 5
+TIMED_STEP = 3
 """Repeats of a timed training step."""
 
 
@@ -88,17 +88,28 @@ class TuningPlan(StageResult):
     Attributes:
         step_ms: of the whole network, by size.
         factor: how much longer or shorter trainings are than usual, by the minutes there are.
+        seconds: of all these trainings together, at most.
+        trunk_size: that the whole network is fine-tuned at.
     """
 
     step_ms: dict[int, float]
     factor: float
+    seconds: float
+    trunk_size: int
     trunk_steps: int
-    elastic_steps: int
     tuned_steps: int
     plain_steps: int
 
 
-class ElasticResult(StageResult):
+@dataclass(frozen=True)
+class StepTimes:
+    """Milliseconds of training steps: of the whole network by size, and of the plain network beside."""
+
+    whole: dict[int, float]
+    plain: float
+
+
+class ChangesResult(StageResult):
     """What changes of the whole network cost: cross entropy on validation above the whole network's.
 
     Attributes:
@@ -163,7 +174,7 @@ class PretrainedPlan:
         """What the user spends; without minutes, by the images there are."""
         minutes, images = self.context.configuration.minutes, len(self.context.task.data.train)
         limits = len(self.context.configuration.limit_sets) if self.context.configuration.limits else 2
-        passes = TRUNK_EPOCHS + 2 * ELASTIC_EPOCHS + CANDIDATES * limits * TUNED_EPOCHS
+        passes = TRUNK_EPOCHS + CANDIDATES * limits * TUNED_EPOCHS
         rough = FIXED_SECONDS + passes * images * IMAGE_MS / 1000
         return 60 * minutes if minutes else min(60 * MOST_MINUTES, rough)
 
@@ -174,7 +185,7 @@ class PretrainedPlan:
             Stage("table", "latency table", self.tables.make),
             Stage("plan", "plan", self._plan),
             Stage("trunk", "fine-tune the whole network", self._trunk),
-            Stage("elastic", "networks around it", self._elastic),
+            Stage("changes", "networks around it", self._changes),
             Stage("train", "tune candidates", self._train),
             Stage("choose", "choose", self._choose),
         ]
@@ -203,34 +214,54 @@ class PretrainedPlan:
 
     def _plan(self) -> TuningPlan:
         """Time training steps, and cut the trainings to the minutes there are."""
-        context, sizes, images = self.context, self.tables.result.sizes, len(self.context.task.data.train)
+        context = self.context
         begin, worked = time.perf_counter(), self._clock()
-        step_ms = {size: self._step_ms(size) for size in sizes}
+        steps = self.timed_steps()
         share = min(1.0, (self._clock() - worked) / (time.perf_counter() - begin))
-        batch = self.tuner.recipe.batch_size
-        mean, longest = float(np.mean(list(step_ms.values()))), max(step_ms.values())
-        passes = (TRUNK_EPOCHS, ELASTIC_EPOCHS, TUNED_EPOCHS)
-        usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in passes]
-        tuned = CANDIDATES * len(self.tables.limit_sets) + 1  # the plain network has as long as a candidate
-        seconds = (usual[0] * mean + usual[1] * 2 * mean + usual[2] * longest * tuned) / 1000
         spent = time.time() - context.run.events()[0]["time"]
         left = ((1 - KEPT_BACK) * 60 * (context.configuration.minutes or MOST_MINUTES) - spent) * share
-        factor = float(np.clip(left / seconds, 0.05, MOST_PATIENCE if context.configuration.minutes else 1.0))
-        trunk, elastic, own = (max(1, round(factor * steps)) for steps in usual)
-        shape = context.task.data.image_channels, context.task.data.image_size
-        plain = measure(PlainNetwork(context.task.data), (shape[0], shape[1], shape[1]), self._timing()).median_ms
+        plan = self.counted(steps, left, MOST_PATIENCE if context.configuration.minutes else 1.0)
         context.progress.say(
-            f"Plan: {trunk} steps for the whole network, {elastic} for those around it, {own} for each candidate; "
-            f"about {factor * seconds / share:.3g} s."
+            f"Plan: {plan.trunk_steps} steps for the whole network at {plan.trunk_size} px, {plan.tuned_steps} for "
+            f"each candidate; about {plan.seconds / share:.3g} s."
         )
+        return plan
+
+    def timed_steps(self) -> StepTimes:
+        """Of the whole network at every searched size, and of the plain network beside."""
+        data = self.context.task.data
+        shape = (data.image_channels, data.image_size, data.image_size)
+        plain = measure(PlainNetwork(data), shape, self._timing()).median_ms
+        return StepTimes({size: self._step_ms(size) for size in self.tables.result.sizes}, plain)
+
+    def counted(self, times: StepTimes, left: float, patience: float) -> TuningPlan:
+        """Steps of every training: what fits into ``left`` seconds, at most ``patience`` times the usual ones."""
+        images, batch = len(self.context.task.data.train), self.tuner.recipe.batch_size
+        usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in (TRUNK_EPOCHS, TUNED_EPOCHS)]
+        sizes, whole = self.tables.result.sizes, self._whole_sizes()
+        size = max(filter(None, whole), default=sizes[0])
+        mean = float(np.mean(list(times.whole.values())))
+        thinner = sum(CANDIDATES - (own is not None) for own in whole if own != sizes[-1])
+        tuned_ms = (thinner + 1) * mean  # the plain network beside has as long as a candidate
+        tuned_ms += sum(times.whole[own] for own in {*whole} - {size, None} if own)
+        seconds = (usual[0] * times.whole[size] + usual[1] * tuned_ms) / 1000
+        factor = float(np.clip(left / seconds, 0.05, patience))
+        trunk, own = (max(1, round(factor * steps)) for steps in usual)
         return TuningPlan(
-            step_ms=step_ms,
+            step_ms=times.whole,
             factor=factor,
+            seconds=factor * seconds,
+            trunk_size=size,
             trunk_steps=trunk,
-            elastic_steps=elastic,
             tuned_steps=own,
-            plain_steps=max(1, round(own * mean / plain)),
+            plain_steps=max(1, round(own * mean / times.plain)),
         )
+
+    def _whole_sizes(self) -> list[int | None]:
+        """For each limit the largest size at which the whole network keeps it, by the table; None for none."""
+        known = {space.scale.image_size: self._whole(space)["costs"] for space in self.spaces}
+        fitting = ([size for size, costs in known.items() if met(one, costs)] for one in self.tables.limit_sets)
+        return [max(sizes, default=None) for sizes in fitting]
 
     def _step_ms(self, size: int) -> float:
         network = self.weights.network(self.context.task.data.classes, size)
@@ -269,48 +300,55 @@ class PretrainedPlan:
         costs = self.tables.costs(space.scale.image_size).evaluate(choice)[1]
         return {"costs": {name: float(cost) for name, cost in costs.items()}, "latency_ms": float(costs["latency_ms"])}
 
+    def _whole(self, space: MbConv) -> dict[str, Any]:
+        """Costs of the whole network by the table."""
+        return self._known(space, space.to_choice(space.heaviest()))
+
     def _trunk(self) -> TrunkResult:
-        known = [self._known(space, space.to_choice(space.heaviest())) for space in self.spaces]
-        found = {
-            one.image_size: one.validation_accuracy
-            for one in self.tuner.trunk(self.spaces, self.plan.trunk_steps, known)
-        }
+        plan = self.plan
+        known = {space: self._whole(space) for space in self.spaces}
+        trained = self.tuner.trunk(known, plan.trunk_size, plan.trunk_steps)
+        found = {one.image_size: one.validation_accuracy for one in trained}
         shown = ", ".join(f"{accuracy:.1f} % at {size} px" for size, accuracy in found.items())
-        self.context.progress.say(f"Fine-tuned, the whole network has {shown} on validation.")
+        self.context.progress.say(
+            f"Fine-tuned at {plan.trunk_size} px, the whole network has {shown} on validation; others start from it."
+        )
         return TrunkResult(validation_accuracy=found)
 
-    def _elastic(self) -> ElasticResult:
-        """Train the supernet, then measure what each single change of the whole network costs, at the middle size."""
-        spaces, tuner = self.spaces, self.tuner
-        supernet = tuner.elastic(spaces, self.plan.elastic_steps)
-        space = spaces[len(spaces) // 2]
+    def _changes(self) -> ChangesResult:
+        """Measure what each single change of the whole network costs, at the middle size."""
+        space, tuner = self.spaces[len(self.spaces) // 2], self.tuner
         whole = space.to_choice(space.heaviest())
         changes = single_changes(space)
-        losses = tuner.losses(supernet, space.scale.image_size, [whole, *changes.values()])
+        losses = tuner.losses(space, [whole, *changes.values()])
         depths, blocks = np.zeros(space.shape[:2]), np.zeros(space.shape)
         for place, loss in zip(changes, losses[1:], strict=True):
             (depths if len(place) == 2 else blocks)[place] = max(LEAST_LOSS, loss - losses[0])
-        base = {one.scale.image_size: float(tuner.losses(supernet, one.scale.image_size, [whole])[0]) for one in spaces}
-        return ElasticResult(base=base, depths=depths.tolist(), blocks=blocks.tolist())
-
-    def _supernet(self) -> ElasticSupernet:
-        return self.tuner.elastic(self.spaces, self.plan.elastic_steps)
+        sizes, trained = self.tables.result.sizes, tuner.trained()
+        base = {size: trained[f"trunk-{size}"].loss for size in sizes}
+        return ChangesResult(base=base, depths=depths.tolist(), blocks=blocks.tolist())
 
     def _train(self) -> TunedResult:
         """Propose for each limit, the tightest first, and tune what is proposed."""
-        supernet, names = self._supernet(), list[str]()
+        names = list[str]()
         self._keep_fronts()
         for limits in sorted(self.tables.limit_sets, key=lambda one: list(one.values())):
             for one in self._propose(limits):
                 space = self.tables.space(one["image_size"])
                 known = {"costs": one["costs"], "latency_ms": one["latency_ms"]}
-                architecture = space.parse(one["architecture"])
-                found = self.tuner.tuned(architecture, space, self.plan.tuned_steps, supernet, **known)
+                found = self._tuned(space.parse(one["architecture"]), space, known)
                 where = ", ".join(f"{name} {limit:.3g}" for name, limit in limits.items())
                 if found.name not in names:
                     self.context.progress.say(f"{where}: {self._sentence(found)}")
                     names.append(found.name)
         return TunedResult(networks=names)
+
+    def _tuned(self, architecture: MbConvArchitecture, space: MbConv, known: dict[str, Any]) -> Sized:
+        """After a training of its own; the whole network at the trunk's size has had it."""
+        plan, size = self.plan, space.scale.image_size
+        if size == plan.trunk_size and architecture == space.heaviest():
+            return self.tuner.trained()[f"trunk-{size}"]
+        return self.tuner.tuned(architecture, space, plan.tuned_steps, **known)
 
     def _sentence(self, one: Sized) -> str:
         space = self.tables.space(one.image_size)
@@ -323,7 +361,7 @@ class PretrainedPlan:
 
     def _values(self, size: int) -> tuple[NDArray[np.float64], NDArray[np.float64], None, float]:
         """Of blocks and depths, none of widths, and of the whole network: minus what they cost."""
-        found = ElasticResult.model_validate(self.context.run.stage_result("elastic"))
+        found = ChangesResult.model_validate(self.context.run.stage_result("changes"))
         return -np.array(found.blocks), -np.array(found.depths), None, -found.base[size]
 
     def _keep_fronts(self) -> None:
@@ -351,7 +389,7 @@ class PretrainedPlan:
         write_json(self.context.run.artifact("front.json"), {"certificate": "exact", "points": union})
 
     def _propose(self, limits: dict[str, float]) -> list[Json]:
-        """The exact best at each size within ``limits``, the most promising first; kept, as timing does not repeat."""
+        """What is tuned for ``limits``; kept, as timing does not repeat."""
         log, key = self.context.run.items("proposals"), json.dumps(limits)
         if key not in log.done:
             found = [one for one in (self._fitting(space, limits) for space in self.spaces) if one is not None]
@@ -360,8 +398,7 @@ class PretrainedPlan:
                     f"no network within {limits} was found at {', '.join(map(str, self.tables.result.sizes))} px. "
                     "Raise the limit, or search on a quieter machine."
                 )
-            found.sort(key=lambda one: -one["value"])
-            log.record(key, found[:CANDIDATES])
+            log.record(key, most_promising(found))
         proposals: list[Json] = log.done[key]
         return proposals
 
@@ -381,8 +418,10 @@ class PretrainedPlan:
                 solution, timed, _ = clock.step_down(solve, limits, problem.cost_range("latency_ms")[0])
         except InfeasibleError:
             return None
+        architecture = space.from_choice(solution.choice)
         return {
-            "architecture": str(space.from_choice(solution.choice)),
+            "architecture": str(architecture),
+            "whole": architecture == space.heaviest(),
             "image_size": size,
             "costs": dict(solution.costs),
             "latency_ms": solution.costs["latency_ms"] if timed is None else timed.median_ms,
@@ -511,6 +550,13 @@ class PretrainedPlan:
             "certificate": "exact: the union of the exact fronts of all sizes is artifacts/front.json",
         }
         return Summary(shown, len(trained), details)
+
+
+def most_promising(found: list[Json]) -> list[Json]:
+    """Of the best network at each size, by size: the last that is whole, then those at larger sizes by their value."""
+    whole = [one for one in found if one["whole"]][-1:]
+    larger = [one for one in found if not whole or one["image_size"] > whole[0]["image_size"]]
+    return [*whole, *sorted(larger, key=lambda one: -one["value"])][:CANDIDATES]
 
 
 def single_changes(space: MbConv) -> dict[tuple[int, ...], StagedChoice]:

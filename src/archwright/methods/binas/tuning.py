@@ -1,4 +1,4 @@
-"""Networks of a pretrained start: frozen with a fitted classifier, fine-tuned whole, made elastic, tuned one by one.
+"""Networks of a pretrained start: frozen with a fitted classifier, fine-tuned whole, thinner ones tuned one by one.
 
 Everything goes by what works for pretrained weights: AdamW with a higher rate for the classifier, batch norms that keep
 the statistics they came with (recalibrating them destroys a pretrained network), images as the weights were trained on.
@@ -8,7 +8,7 @@ Nothing here reads the clock: how many steps a training has is the plan's, and w
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
 from archwright.data import Batches, ImageData, Steps
 from archwright.methods.binas.trunk import Trained
@@ -30,7 +30,6 @@ from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.spaces.mbconv_network import MbConvNetwork
 from archwright.supernets.around import supernet_around
 from archwright.supernets.elastic import ElasticSupernet
-from archwright.supernets.files import load_supernet, save_supernet
 from archwright.training import Recipe, train
 
 LEARNING_RATE, HEAD = 3e-4, 10.0
@@ -38,8 +37,6 @@ LEARNING_RATE, HEAD = 3e-4, 10.0
 BATCH = 32
 WEIGHT_DECAY = 0.01
 LABEL_SMOOTHING = 0.1
-DISTILLED = 0.5
-"""Weight of the fine-tuned network's answer against the label's in elastic training."""
 MOST_IMAGES = 5000
 """Training images that the floor's classifier is fitted on; more are thinned out evenly."""
 PENALTIES = (0.001, 0.01, 0.1)
@@ -62,38 +59,6 @@ class Sized(Trained):
 
     image_size: int
     weights: str
-
-
-class Sampled(nn.Module):
-    """A supernet in training: every image takes a random sub-network, one in so many the whole network."""
-
-    WHOLE = 4
-
-    def __init__(self, supernet: ElasticSupernet) -> None:
-        super().__init__()
-        self.supernet = supernet
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Images (B, C, H, W) to logits (B, classes); drawn by torch's generator, which a step's number seeds."""
-        rng, space = np.random.default_rng(int(torch.randint(2**31, ()))), self.supernet.space
-        drawn = [space.heaviest() if n % self.WHOLE == 0 else space.sample(rng) for n in range(len(images))]
-        logits: Tensor = self.supernet(images, StagedChoice.stack([space.to_choice(one) for one in drawn]))
-        return logits
-
-
-class MixedSizes:
-    """Batches whose image size is drawn anew at every step."""
-
-    def __init__(self, sources: Sequence[Batches], seed: int) -> None:
-        self.sources, self.seed = sources, seed
-
-    def __len__(self) -> int:
-        return len(self.sources[0])
-
-    def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Images and labels; the same images come at one of the sizes."""
-        drawn = np.random.default_rng([self.seed, epoch, step]).integers(len(self.sources))
-        return self.sources[int(drawn)].get(epoch, step)
 
 
 @dataclass
@@ -134,10 +99,6 @@ class Tuner:
         augment = context.task.augmentation_of(data, cutout=0)
         device = context.device.name
         return Batches(data, "train", self.recipe.batch_size, seed=seed, augment=augment, device=device)
-
-    def mixed(self, name: str, sizes: Sequence[int]) -> MixedSizes:
-        """Training batches of all sizes."""
-        return MixedSizes([self.batches(name, size) for size in sizes], self.context.configuration.seed)
 
     def _in_order(self, size: int, part: Any, most: int | None = None) -> Batches:
         data, device = self.data(size), self.context.device.name
@@ -223,66 +184,51 @@ class Tuner:
 
     # --- trainings ---
 
-    def _train(
-        self, name: str, network: nn.Module, batches: Any, recipe: Recipe, teacher: nn.Module | None = None
-    ) -> None:
-        """As the recipe says; interrupted, it goes on."""
-        context = self.context
+    def _train(self, name: str, network: nn.Module, size: int, steps: int) -> None:
+        """On images of one size, as the recipe says; interrupted, it goes on."""
+        context, batches = self.context, Steps(self.batches(name, size), steps)
         store = context.run.checkpoints(f"trained/{name}")
-        with context.progress.task(f"training {name}", len(batches)) as bar:
+        with context.progress.task(f"training {name}", steps) as bar:
             train(
                 network,
                 batches,
-                recipe,
+                self.recipe,
                 seed=context.configuration.seed,
                 device=context.device.name,
-                teacher=teacher,
                 checkpoints=store,
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
             )
 
-    def trunk(self, spaces: Sequence[MbConv], steps: int, costs: Sequence[dict[str, Any]]) -> list[Sized]:
-        """The whole network fine-tuned at all sizes together; validated at each."""
-        sizes = [space.scale.image_size for space in spaces]
+    def trunk(self, costs: Mapping[MbConv, dict[str, Any]], size: int, steps: int) -> list[Sized]:
+        """The whole network fine-tuned at one size; validated at every size of the spaces that ``costs`` are of."""
         if not self.file("trunk").is_file():
-            network = self.load(f"floor-{sizes[len(sizes) // 2]}")
-            self._train("trunk", network, Steps(self.mixed("trunk", sizes), steps), self.recipe)
-            self._save("trunk", network, spaces[-1].heaviest(), spaces[-1])
+            network = self.load(f"floor-{size}")
+            self._train("trunk", network, size, steps)
+            space = next(one for one in costs if one.scale.image_size == size)
+            self._save("trunk", network, space.heaviest(), space)
             self.context.run.checkpoints("trained/trunk").clear()
         done, network = self.trained(), self.load("trunk")
-        for space, known in zip(spaces, costs, strict=True):
+        for space, known in costs.items():
             name = f"trunk-{space.scale.image_size}"
             if name not in done:
                 self._record(name, network, space, space.heaviest(), steps, **known, weights="trunk")
-        return [self.trained()[f"trunk-{size}"] for size in sizes]
+        return [self.trained()[f"trunk-{space.scale.image_size}"] for space in costs]
 
-    def elastic(self, spaces: Sequence[MbConv], steps: int) -> ElasticSupernet:
-        """The supernet around the trunk, all its sub-networks trained together to answer as the trunk does."""
-        context, path, space = self.context, self.context.run.artifact("supernet.safetensors"), spaces[-1]
-        fingerprint, device = context.task.data.fingerprint, context.device.name
-        if path.is_file():
-            return load_supernet(path, ElasticSupernet(space), fingerprint).to(device).eval()
-        sizes, trunk = [one.scale.image_size for one in spaces], self.load("trunk")
-        images = torch.cat([x for x, _ in self._in_order(sizes[len(sizes) // 2], "train", CALIBRATION)])
-        supernet = supernet_around(trunk, space, images)
-        recipe = self.recipe.changed(distill_weight=DISTILLED)
-        self._train("elastic", Sampled(supernet), Steps(self.mixed("elastic", sizes), steps), recipe, trunk)
-        save_supernet(supernet.eval(), fingerprint, path)
-        context.run.checkpoints("trained/elastic").clear()
-        return supernet
+    def around(self, space: MbConv) -> ElasticSupernet:
+        """The networks of ``space`` with the trunk's weights, narrower blocks matched to whole ones at its size."""
+        batches = self._in_order(space.scale.image_size, "train", CALIBRATION)
+        trunk = self.load("trunk")
+        return supernet_around(trunk, space, torch.cat([x for x, _ in batches])).to(self.context.device.name)
 
-    def tuned(
-        self, architecture: MbConvArchitecture, space: MbConv, steps: int, supernet: ElasticSupernet, **known: Any
-    ) -> Sized:
-        """One network after a training of its own, from the trunk where it is whole, else from the supernet."""
+    def tuned(self, architecture: MbConvArchitecture, space: MbConv, steps: int, **known: Any) -> Sized:
+        """One network, cut from the trunk, after a training of its own."""
         size = space.scale.image_size
         name = f"tuned-{size}-{hashlib.sha256(str(architecture).encode()).hexdigest()[:8]}"
         if name not in self.trained():
-            whole = architecture == space.heaviest()
-            network = self.load("trunk") if whole else supernet.cut_out(architecture).to(self.context.device.name)
+            network = self.around(space).cut_out(architecture).to(self.context.device.name)
             assert isinstance(network, MbConvNetwork)
-            self._train(name, network, Steps(self.batches(name, size), steps), self.recipe)
+            self._train(name, network, size, steps)
             self._save(name, network, architecture, space)
             self._record(name, network, space, architecture, steps, **known)
             self.context.run.checkpoints(f"trained/{name}").clear()
@@ -291,11 +237,10 @@ class Tuner:
     # --- what a change costs ---
 
     @torch.no_grad()
-    def losses(self, supernet: ElasticSupernet, size: int, choices: Sequence[StagedChoice]) -> NDArray[np.float64]:
-        """Mean cross entropy of each sub-network on validation images, (n,)."""
-        total, count = np.zeros(len(choices)), 0
-        supernet.eval()
-        for images, labels in self._in_order(size, "validation", COMPARED):
+    def losses(self, space: MbConv, choices: Sequence[StagedChoice]) -> NDArray[np.float64]:
+        """Mean cross entropy on validation images of each network that is cut from the trunk, (n,)."""
+        total, count, supernet = np.zeros(len(choices)), 0, self.around(space)
+        for images, labels in self._in_order(space.scale.image_size, "validation", COMPARED):
             for number, choice in enumerate(choices):
                 total[number] += float(F.cross_entropy(supernet(images, choice), labels, reduction="sum"))
             count += len(labels)

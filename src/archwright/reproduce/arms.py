@@ -1,0 +1,44 @@
+"""Arms of a comparison: every arm of every seed is one work item, kept when it is finished."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archwright.execution.base import Item, run_items
+from archwright.reproduce.base import Settings
+from archwright.runs.files import Json
+from archwright.runs.run import ItemLog
+from archwright.runs.stop import Stop
+
+Accuracies = dict[str, NDArray[np.float64]]
+"""By arm, (seeds, limits); NaN where nothing of the arm keeps the limit."""
+
+
+def run_arms(
+    settings: Settings, folder: Path, arms: Sequence[str], seeds: int, shared: Json, work: Callable[[Json, Stop], Json]
+) -> Accuracies:
+    """What ``work`` returns as ``accuracies``; the first arm is whole before the others start, which build on it.
+
+    The name of ``folder`` is the data set's. ``shared`` is the payload of all items beside arm, seed and folder.
+    """
+    own = {"folder": str(folder), **shared}
+    payloads = {f"{arm} seed {seed}": {"arm": arm, "seed": seed, **own} for arm, seed in product(arms, range(seeds))}
+    log, found = ItemLog(folder / "finished.jsonl"), dict[str, Json]()
+    for group in (arms[:1], arms[1:]):
+        items = [Item(key, payload) for key, payload in payloads.items() if payload["arm"] in group]
+        done = sum(item.key in log.done for item in items)
+        with settings.progress.task(f"{folder.name}: arms", len(items), done) as bar:
+            found |= run_items(settings.executor, work, items, log, Stop(), bar)
+    rows = {arm: [found[f"{arm} seed {seed}"]["accuracies"] for seed in range(seeds)] for arm in arms}
+    return {arm: np.array(one, dtype=float) for arm, one in rows.items()}
+
+
+def mean_gain(gains: NDArray[np.float64]) -> str:
+    """The mean of ``gains`` (seeds,) with its standard error."""
+    error = f" ± {gains.std(ddof=1) / np.sqrt(len(gains)):.2f}" if len(gains) > 1 else ""
+    return f"{gains.mean():+.2f}{error}"
