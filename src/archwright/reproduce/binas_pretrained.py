@@ -153,28 +153,22 @@ def prepared(folder: Path, data: str, seconds: float) -> list[float]:
     if not (folder / "run.json").exists():
         Run.create(folder, configured(data, 0, []).model_dump(), device.describe())
     run = Run.open(folder)
-    context = Context(Configuration(**run.configuration), run, device)
-    known = run.stage_result("table")
-    if known is None:
-        _, whole = sized(Binas(context)).ends()
-        small, large = (whole[size] / MARGIN for size in BETWEEN)
-        limits = [round(small, 4), round((small + large) / 2, 4), round(large, 4)]
-        asked = Context(configured(data, 0, limits), run, device)
-        made = sized(Binas(asked)).make().model_dump(mode="json")
-        known = {**made, "limits": limits}
-        run.finish_stage("table", known)
-    found: list[float] = known["limits"]
+    tables = tuning(Binas(Context(Configuration(**run.configuration), run, device))).tables
+    if run.stage_result("table") is None:
+        run.finish_stage("table", tables.made(list(BETWEEN), [], busy=False).model_dump(mode="json"))
+    small, large = (whole_ms(tables, size) / MARGIN for size in BETWEEN)
+    limits = [round(small, 4), round((small + large) / 2, 4), round(large, 4)]
     if run.stage_result("plan") is None:
-        plan = tuning(Binas(Context(configured(data, 0, found), run, device)))
+        plan = tuning(Binas(Context(configured(data, 0, limits), run, device)))
         counted = plan.counted(plan.timed_steps(), seconds, MOST_PATIENCE)
         run.finish_stage("plan", counted.model_dump(mode="json"))
-    return found
+    return limits
 
 
-def sized(method: Binas) -> SizedTables:
-    """The tables of a search from pretrained weights."""
-    assert isinstance(method.tables, SizedTables)
-    return method.tables
+def whole_ms(tables: SizedTables, size: int) -> float:
+    """Milliseconds of the whole network at a size, by the table."""
+    space = tables.space(size)
+    return tables.costs(size).cost(space.to_choice(space.heaviest()), "latency_ms")
 
 
 def tuning(method: Method) -> PretrainedPlan:
@@ -255,14 +249,9 @@ class Others:
         made = {size: self.frozen(size) if arm == "frozen" else self.tuned(size, len(sizes)) for size in sizes}
         best: list[float | None] = []
         for limit in self.limits:
-            within = [made[size] for size in sizes if self.latency_ms(size) <= limit]
+            within = [made[size] for size in sizes if whole_ms(self.plan.tables, size) <= limit]
             best.append(max(within)[1] if within else None)
         return best
-
-    def latency_ms(self, size: int) -> float:
-        """Of the whole network, by the table."""
-        space = self.plan.tables.space(size)
-        return self.plan.tables.costs(size).cost(space.to_choice(space.heaviest()), "latency_ms")
 
     def seconds(self) -> float:
         """That ours trained for, all in all, by timed steps."""

@@ -117,7 +117,11 @@ class SizedTables:
         chosen = [] if context.configuration.limits else self._chosen(lightest, whole)
         limits = [one["latency_ms"] for one in context.configuration.limit_sets if "latency_ms" in one] or chosen
         sizes = searched(lightest, whole, max(limits), min(limits)) if limits else list(self.allowed)
-        table = self._measured(sizes)
+        return self.made(sizes, chosen, busy=busy)
+
+    def made(self, sizes: list[int], chosen: list[float], *, busy: bool) -> SizedResult:
+        """The same for given sizes; ``chosen`` are limits that the user did not give."""
+        context, table = self.context, self._measured(sizes)
         table.save(context.run.artifact("latency.json"))
         problems = {size: self._problem(size, table) for size in sizes}
         self._check_limits(problems)
