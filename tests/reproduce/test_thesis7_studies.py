@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from archwright.data.request import DataRequest
 from archwright.proxies.score import Scores
 from archwright.reproduce import thesis7_studies as studies
 from archwright.reproduce.base import Outcome, Settings, reproductions
@@ -84,6 +85,17 @@ def test_table_7_6_says_what_stands_in(settings: Settings) -> None:
     assert any("stands in" in note for note in outcome.notes)
 
 
+def test_table_7_12(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = {"C10": settings.images(), "noise": DataRequest(NOISE, 1)}
+    monkeypatch.setattr(studies, "image_sets", lambda settings: (two, ["two sets"]))
+    paper = check(studies.table_7_12(settings))
+    assert len(paper) == 2 * 2 * 3 * 4 * 2
+    assert paper["NB201 C10 realisable synflow Spearman"] == 0.78
+    assert paper["NB201 IN-16 both knas Kendall"] == 0.45
+    assert paper["NB201 C100 both synflow deviation"] == 0.02
+    assert paper["NB201 IN-16 realisable naswot Kendall deviation"] == 0.02
+
+
 def test_table_7_9(settings: Settings) -> None:
     paper = check(studies.table_7_9(settings))
     assert len(paper) == 2 * 3 * 4 * 2
@@ -152,5 +164,5 @@ def test_undefined_scores_do_not_swamp_pearson() -> None:
 
 
 def test_the_studies_are_registered() -> None:
-    for number in ("7.1", "7.4", "7.6", "7.9", "7.10", "7.11"):
+    for number in ("7.1", "7.4", "7.6", "7.9", "7.10", "7.11", "7.12"):
         assert reproductions.get(f"thesis-{number}") is getattr(studies, f"table_{number.replace('.', '_')}")

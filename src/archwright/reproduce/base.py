@@ -30,6 +30,7 @@ from archwright.tables.locate import shared_data
 _THESIS4 = "archwright.reproduce.thesis4"
 _THESIS5 = "archwright.reproduce.thesis5"
 _THESIS6, _THESIS7 = "archwright.reproduce.thesis6", "archwright.reproduce.thesis7"
+_SHOT1, _DARTS6 = "archwright.reproduce.thesis6_shot1", "archwright.reproduce.thesis6_darts"
 _STUDIES7 = "archwright.reproduce.thesis7_studies"
 
 reproductions = Registry(
@@ -82,6 +83,18 @@ reproductions = Registry(
         "archwright.reproduce.thesis6_search:table_6_1",
         "NASI and training-free baselines on NAS-Bench-201",
     ),
+    Entry("thesis-6.2", f"{_DARTS6}:table_6_2", "NASI in the DARTS space, end to end, beside random cells"),
+    Entry("thesis-6.4", f"{_SHOT1}:table_6_4", "NASI with random labels and random images"),
+    Entry("thesis-6.6", f"{_SHOT1}:table_6_6", "NASI on NAS-Bench-1Shot1 by the width of its supernet"),
+    Entry("thesis-6.8", f"{_SHOT1}:table_6_8", "NASI on NAS-Bench-1Shot1 by its batch"),
+    Entry("thesis-fig6.2", f"{_SHOT1}:figure_6_2", "NASI and DARTS on NAS-Bench-1Shot1 by their budget"),
+    Entry("thesis-7.7", f"{_DARTS6}:table_7_7", "HNAS in the DARTS space, end to end, beside NASI and random cells"),
+    Entry(
+        "thesis-7.12",
+        f"{_STUDIES7}:table_7_12",
+        "table 7.6 of knas, fisher, synflow and naswot",
+    ),
+    Entry("thesis-fig7.3", "archwright.reproduce.thesis7_budget:figure_7_3", "HNAS and baselines by evaluations spent"),
     Entry("thesis-6.5", f"{_THESIS6}:table_6_5", "training-free metrics against accuracies on NAS-Bench-1Shot1"),
     Entry("thesis-6.7", f"{_THESIS6}:table_6_7", "approximations of the kernel's trace norm against the exact one"),
     Entry("thesis-fig6.1", f"{_THESIS6}:figure_6_1", "traces with random labels and random data against true ones"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,3 +17,8 @@ def finished(folder: Path, method: str, **settings: Any) -> Answer:
     if (folder / "run.json").exists():
         return resume(folder)
     return search(method, run=folder, **settings)
+
+
+def name_of(settings: Mapping[str, Any]) -> str:
+    """A folder's name that belongs to these settings alone, for searches that several tables share."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

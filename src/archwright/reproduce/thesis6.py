@@ -24,9 +24,9 @@ from archwright.spaces.nasbench101 import Cell101
 from archwright.tables import nasbench101
 
 SPACES: Mapping[str, NasBench1Shot1] = {"S1": NASBENCH1SHOT1_1, "S2": NASBENCH1SHOT1_2, "S3": NASBENCH1SHOT1_3}
-SAMPLE_6_5, SAMPLE_6_7, SAMPLE_FIGURE_6_1, SAMPLE_FIGURE_6_1_201 = 150, 40, 60, 500
+SAMPLE_6_5, SAMPLE_6_7, SAMPLE_FIGURE_6_1, SAMPLE_FIGURE_6_1_201 = 100, 40, 60, 500
 """Architectures a space."""
-SCALE_6_5 = SmallScale(channels=16, cells=1, image_size=16, batch_size=64)
+SCALE_6_5 = SmallScale(channels=16, cells=3, image_size=16, batch_size=64)
 SCALE_6_7 = SmallScale(channels=8, cells=1, image_size=8, batch_size=128)
 SCALE_FIGURE_6_1 = SmallScale(channels=8, cells=1, image_size=8, batch_size=64)
 SCALE_FIGURE_6_1_201 = SmallScale(channels=16, cells=1, image_size=4, batch_size=64)

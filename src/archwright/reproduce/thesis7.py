@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ from archwright.runs.stop import Stop
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated
-from archwright.search.proposals import ProposalSearch
+from archwright.search.proposals import ProposalSearch, Propose
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201, all_operations, canonical_index, cell_of
 from archwright.tables.nasbench201 import CompactTable, load_compact
 
@@ -187,15 +188,25 @@ def tests_of(cells: Sequence[Cell201], table: CompactTable) -> NDArray[np.float6
 
 
 def hnas_choice(
-    pool: Sequence[Cell201], scores: Scores, metric: str, table: CompactTable, seed: int, evaluations: int = EVALUATIONS
+    pool: Sequence[Cell201], scores: Scores, metric: str, seed: int, evaluations: int = EVALUATIONS
 ) -> Cell201:
     """One HNAS search on CIFAR-10's 12-epoch validation accuracies."""
     boosted = BoostedPool(pool, make_objective(scores, metric, "square"), seed, probes=5)
+    return best_of(evaluated(boosted.propose, evaluations))
+
+
+def evaluated(propose: Propose, evaluations: int) -> list[Evaluated]:
+    """What a search on CIFAR-10's 12-epoch validation accuracies looks at, in order."""
+    table = load_compact_once()
     history: list[Evaluated] = []
     for number in range(evaluations):
-        cell = boosted.propose(history, number)
-        assert isinstance(cell, Cell201)
+        cell = propose(history, number)
         history.append(Evaluated(cell, table.accuracy(cell, "cifar10", 12, "validation")))
+    return history
+
+
+def best_of(history: Sequence[Evaluated]) -> Cell201:
+    """The cell of the highest accuracy."""
     best = max(history, key=lambda one: one.accuracy).architecture
     assert isinstance(best, Cell201)
     return best
@@ -206,8 +217,7 @@ def hnas_searches(payload: Json, stop: Stop) -> Json:
     pool = [NASBENCH201.parse(text) for text in payload["pool"]]
     values = np.array([payload["metric_values"], payload["kappa"]]).T
     scores = Scores((payload["metric"], "kappa"), np.array([1, -1]), values, np.zeros_like(values))
-    table = load_compact()
-    return [str(hnas_choice(pool, scores, payload["metric"], table, seed)) for seed in payload["seeds"]]
+    return [str(hnas_choice(pool, scores, payload["metric"], seed)) for seed in payload["seeds"]]
 
 
 def hnas_cells(settings: Settings, metrics: Sequence[str], seeds: int) -> dict[str, list[Cell201]]:
@@ -238,20 +248,13 @@ def hnas_cells(settings: Settings, metrics: Sequence[str], seeds: int) -> dict[s
     return cells
 
 
-def table_search(method: type[ProposalSearch], seed: int, evaluations: int) -> Cell201:
-    """A registered baseline on the table, without a run folder."""
-    options = {"evaluations": evaluations}
-    configuration = Configuration(method=method.name, benchmark="nb201", seed=seed, options=options)
+def table_search(method: type[ProposalSearch], seed: int, evaluations: int, **options: Any) -> list[Evaluated]:
+    """What a registered baseline looks at on the table, without a run folder."""
+    given = {"evaluations": evaluations, **options}
+    configuration = Configuration(method=method.name, benchmark="nb201", seed=seed, options=given)
     prepared = method(Context(configuration, Run(Path("unused"), {}), Device("cpu", 1)))
     prepared.check()
-    table = load_compact_once()
-    history: list[Evaluated] = []
-    for number in range(evaluations):
-        cell = prepared.propose(history, number)
-        history.append(Evaluated(cell, table.accuracy(cell, "cifar10", 12, "validation")))
-    best = max(history, key=lambda one: one.accuracy).architecture
-    assert isinstance(best, Cell201)
-    return best
+    return evaluated(prepared.propose, evaluations)
 
 
 @lru_cache(maxsize=1)
@@ -315,7 +318,7 @@ def table_7_3(settings: Settings) -> Outcome:
     cells = {f"HNAS {metric}": found for metric, found in hnas_cells(settings, METRICS, seeds).items()}
     cells |= training_free_cells(settings, seeds)
     for label, method in (("random", RandomSearch), ("evolution", Evolution)):
-        cells[label] = [table_search(method, seed, EVALUATIONS) for seed in range(seeds)]
+        cells[label] = [best_of(table_search(method, seed, EVALUATIONS)) for seed in range(seeds)]
     paper = {**BASELINES, **{f"HNAS {metric}": TABLE_7_13[metric] for metric in METRICS}}
     spent = {label: EVALUATIONS for label in cells if label.startswith(("HNAS", "random", "evolution"))}
     rows = accuracy_rows(cells, paper, spent)

@@ -10,7 +10,7 @@ methods with each other on it, not with numbers of searches that looked at valid
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
@@ -132,4 +132,12 @@ def load_compact(path: str = "") -> NasBench101Table:
     """The compact archive at ``path``, or nb101.npz in the data folder."""
     if path and not Path(path).is_file():
         raise InputError("the compact NAS-Bench-101 archive", f"no file at {path}")
-    return NasBench101Table(Path(path) if path else require_data("nb101.npz", "the NAS-Bench-101 table"))
+    file = Path(path) if path else require_data("nb101.npz", "the NAS-Bench-101 table")
+    state = file.stat()
+    return _read(file.absolute(), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, changed: int, size: int) -> NasBench101Table:
+    """The table of a file in one state, read and hashed once a process: many small searches look something up."""
+    return NasBench101Table(path)
