@@ -10,12 +10,12 @@ import pytest
 from archwright.reproduce import rarts_width
 from archwright.reproduce.base import Settings
 
-TINY = {"image_size": 8, "search_epochs": 1, "search_batch": 64, "batch_size": 64, "final_epochs": 1}
+TINY = {"search_epochs": 1, "final_epochs": 1, "batch": 64}
 
 
 def test_table_5_has_every_arm_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rarts_width, "SETTINGS", {**rarts_width.SETTINGS, **TINY})
-    own = replace(rarts_width.TABLE_5, network="own_networks:plain", channels=None)
+    monkeypatch.setattr(rarts_width, "SETTINGS", {**rarts_width.SETTINGS, "image_size": 8})
+    own = replace(rarts_width.TABLE_5, network="own_networks:plain", channels=None, **TINY)
     monkeypatch.setattr(rarts_width, "TABLE_5", own)
     monkeypatch.setattr(rarts_width, "ARMS", {"random": "random", "RARTS": "rarts"})
     settings = Settings(tmp_path, seeds=1, data="random:classes=3,size=8,channels=1,count=200")
