@@ -15,14 +15,14 @@ import torch
 from archwright.ensembles import Ensemble
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods import nesbs_ensembles as ensembles
-from archwright.methods.nesbs import Nesbs
+from archwright.methods.nesbs import Nesbs, worth
 from archwright.methods.nesbs_ensembles import distinct, greedy, mean_loss
 from archwright.models import load_classifier, load_model
 from archwright.report.page import run_page
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
-from archwright.search.answer import Answer
+from archwright.search.answer import Answer, Candidate
 from archwright.search.engine import reopened, search
 from archwright.spaces.nasbench201 import NASBENCH201
 
@@ -71,6 +71,17 @@ def test_the_page_shows_the_members_alone_and_together(found: Answer) -> None:
         assert f"{one.accuracy:.2f}\N{NO-BREAK SPACE}%" in text
         assert escape(one.architecture) in text
     assert text.count('class="drawing"') == 2
+
+
+def test_an_ensemble_that_is_not_worth_its_price_is_called_so(found: Answer) -> None:
+    members = [
+        Candidate(architecture=n, validation_accuracy=a, macs=10, model=n) for n, a in (("a", 70.0), ("b", 75.0))
+    ]
+    better = Candidate(architecture="ab", validation_accuracy=76.5, macs=20)
+    assert worth(better, members).startswith("On validation the ensemble is 1.50 points better than its best member, n")
+    worse = worth(better.model_copy(update={"validation_accuracy": 74.0}), members)
+    assert "not better than member 2 alone on validation (-1.00 points), which has 1/2.0" in worse
+    assert found.details["insights"] == [worth(found.best, found.members)]
 
 
 def test_the_chosen_ensemble_has_the_least_loss_of_those_scored(found: Answer) -> None:

@@ -461,8 +461,26 @@ class Nesbs(Method):
             **trained.model_dump(),
         )
         estimated = {"estimated": chosen.model_dump(), "scored": [one.model_dump() for one in drawn.scored]}
-        details = {"sampler": o.sampler, "left_out": drawn.left_out, **estimated}
+        details = {"sampler": o.sampler, "left_out": drawn.left_out, "insights": [worth(best, members)], **estimated}
         return Found(best=best, members=members, evaluations=drawn.evaluations, details=details)
+
+
+def worth(ensemble: Candidate, members: Sequence[Candidate]) -> str:
+    """What the ensemble gains on the validation images over its best member, and what that costs, in a sentence."""
+    assert ensemble.validation_accuracy is not None
+    number, alone = max(enumerate(members, 1), key=lambda pair: pair[1].validation_accuracy or 0.0)
+    gain = ensemble.validation_accuracy - (alone.validation_accuracy or 0.0)
+    cost = (ensemble.macs or 0) / max(1, alone.macs or 0)
+    if gain > 0:
+        return (
+            f"On validation the ensemble is {gain:.2f} points better than its best member, number {number}, "
+            f"for {cost:.1f} times the multiply-accumulates."
+        )
+    return (
+        f"The ensemble is not better than member {number} alone on validation ({gain:+.2f} points), which has "
+        f"1/{cost:.1f} of its multiply-accumulates: take that one ({alone.model}), more members (--size) or a longer "
+        "training."
+    )
 
 
 def descend(
