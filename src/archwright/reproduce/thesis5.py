@@ -446,38 +446,44 @@ def figure_5_3(settings: Settings) -> Outcome:
     return Outcome(scale_text(seeds), rows, [settings.images_note(), *FIGURE_NOTES])
 
 
+def _by_seed(settings: Settings, size: int) -> list[Budgeted]:
+    """One a seed, whatever is asked of it: what it has predicted once is not predicted again."""
+    seeds = settings.seeds or SEEDS
+    return [Budgeted(Kept(settings, seed).method(sampler="mc", size=size), size) for seed in range(seeds)]
+
+
 @needs()
 def figure_5_6(settings: Settings) -> Outcome:
     """Independent draws and SVGD-RD from posteriors of other temperatures."""
-    seeds, size = settings.seeds or SEEDS, max(FIGURE_SIZES)
-    rows = []
-    for temperature, name in itertools.product(TEMPERATURES, ("mc", "svgd-rd")):
-        curves = []
-        for seed in range(seeds):
-            method = Kept(settings, seed).method(sampler="mc", size=size)
-            budgeted, sampler = Budgeted(method, size), method.sampler(temperature)
-            draw = budgeted.independent(sampler) if name == "mc" else budgeted.repelled(sampler)
-            curves.append(budgeted.curve(draw))
-        for budget, column in zip(BUDGETS, zip(*curves, strict=True), strict=True):
-            label = f"tau = {temperature:g} {LABELS[name]}, {budget} ensembles"
-            rows.append(Row.of(label, "test error %", None, column))
-    return Outcome(scale_text(seeds), rows, [settings.images_note(), f"n = {size}", *FIGURE_NOTES])
+    size, rows = max(FIGURE_SIZES), []
+    by_seed, asked = _by_seed(settings, size), list(itertools.product(TEMPERATURES, ("mc", "svgd-rd")))
+    with settings.progress.task("temperatures and samplers", len(asked)) as bar:
+        for temperature, name in asked:
+            curves = []
+            for budgeted in by_seed:
+                sampler = budgeted.method.sampler(temperature)
+                draw = budgeted.independent(sampler) if name == "mc" else budgeted.repelled(sampler)
+                curves.append(budgeted.curve(draw))
+            for budget, column in zip(BUDGETS, zip(*curves, strict=True), strict=True):
+                label = f"tau = {temperature:g} {LABELS[name]}, {budget} ensembles"
+                rows.append(Row.of(label, "test error %", None, column))
+            bar.advance()
+    return Outcome(scale_text(len(by_seed)), rows, [settings.images_note(), f"n = {size}", *FIGURE_NOTES])
 
 
 @needs()
 def figure_5_7(settings: Settings) -> Outcome:
     """SVGD-RD by delta under posteriors of other temperatures."""
-    seeds, size = settings.seeds or SEEDS, max(FIGURE_SIZES)
-    rows = []
-    for temperature, delta in itertools.product(TEMPERATURES, FIGURE_5_7_DELTAS):
-        errors = []
-        for seed in range(seeds):
-            method = Kept(settings, seed).method(sampler="mc", size=size)
-            budgeted, sampler = Budgeted(method, size), method.sampler(temperature)
-            errors.append(budgeted.curve(budgeted.repelled(sampler, (delta,)))[-1])
-        rows.append(Row.of(f"tau = {temperature:g} delta = {delta:g}", "test error %", None, errors))
+    size, rows = max(FIGURE_SIZES), []
+    by_seed, asked = _by_seed(settings, size), list(itertools.product(TEMPERATURES, FIGURE_5_7_DELTAS))
+    with settings.progress.task("temperatures and deltas", len(asked)) as bar:
+        for temperature, delta in asked:
+            samplers = [(one, one.method.sampler(temperature)) for one in by_seed]
+            errors = [one.curve(one.repelled(sampler, (delta,)))[-1] for one, sampler in samplers]
+            rows.append(Row.of(f"tau = {temperature:g} delta = {delta:g}", "test error %", None, errors))
+            bar.advance()
     notes = [settings.images_note(), f"n = {size}, the best of {max(BUDGETS)} ensembles", *FIGURE_NOTES[:2]]
-    return Outcome(scale_text(seeds), rows, notes)
+    return Outcome(scale_text(len(by_seed)), rows, notes)
 
 
 # --- figure 5.2 ------------------------------------------------------------------------------------------------------
