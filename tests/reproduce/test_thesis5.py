@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from archwright.errors import InputError
-from archwright.reproduce import thesis5
+from archwright.reproduce import searches, thesis5
 from archwright.reproduce.base import Settings
 from archwright.spaces.nasbench201 import NASBENCH201
 
@@ -59,7 +59,7 @@ def test_table_5_1_compares_ensembles_with_their_members(tiny: Settings) -> None
 def test_table_5_5_trains_nothing_again(tiny: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     thesis5.table_5_1(tiny)
     monkeypatch.setattr(thesis5, "train_answer", lambda *_, **__: pytest.fail("trained again"))
-    monkeypatch.setattr(thesis5, "search", lambda *_, **__: pytest.fail("searched again"))
+    monkeypatch.setattr(searches, "search", lambda *_, **__: pytest.fail("searched again"))
     rows = {row.label: row for row in thesis5.table_5_5(tiny).rows}
     assert rows["NES-RS ATE"].paper == 2.87
     assert all(0 <= (row.ours or 0) <= 100 for row in rows.values())

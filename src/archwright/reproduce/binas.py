@@ -20,9 +20,9 @@ from scipy.stats import kendalltau
 from archwright.data.request import load_data
 from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.searches import finished
 from archwright.runs.files import read_json
 from archwright.search.answer import Answer
-from archwright.search.engine import resume, search
 from archwright.solvers import Solution, StagedChoice, StagedProblem, evolution, frank_wolfe, milp, pareto
 from archwright.solvers.synthetic import synthetic_problem
 
@@ -206,10 +206,7 @@ def finished_search(settings: Settings) -> Answer:
     scale = "mbconv-32-fast" if images.image_size == 32 else "small"
     name = hashlib.sha256(json.dumps([images.fingerprint, scale, SEARCH]).encode()).hexdigest()[:8]
     folder = settings.folder.parent / f"binas-search-{name}"
-    if (folder / "run.json").exists():
-        return resume(folder, progress=settings.progress)
-    data = settings.images().spec
-    return search("binas", run=folder, data=data, scale=scale, progress=settings.progress, **SEARCH)
+    return finished(folder, "binas", settings.progress, data=settings.images().spec, scale=scale, **SEARCH)
 
 
 def search_scale(settings: Settings, result: Answer) -> str:

@@ -31,6 +31,7 @@ from archwright.methods.binas.tables import TableResult
 from archwright.methods.binas.trunk import Trunk
 from archwright.reproduce.arms import Accuracies, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.searches import finished
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
@@ -39,7 +40,7 @@ from archwright.search.answer import Answer
 from archwright.search.beside import PlainTraining, train_plain
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.engine import reopened, resume, search
+from archwright.search.engine import reopened, resume
 from archwright.search.jobs import measure as accuracy_of
 from archwright.spaces.compact import CompactArchitecture
 from archwright.tables.locate import shared_data
@@ -167,11 +168,9 @@ def run_arm(payload: Json, stop: Stop) -> Json:
 
 
 def _search(folder: Path, payload: Json) -> Answer:
-    if (folder / "run.json").exists():
-        return resume(folder)
-    return search(
+    return finished(
+        folder,
         "binas",
-        run=folder,
         data=payload["data"],
         image_size=payload["image_size"],
         seed=payload["seed"],

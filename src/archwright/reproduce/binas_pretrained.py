@@ -35,6 +35,7 @@ from archwright.methods.binas.sizes import SizedTables
 from archwright.pretrained import DEFAULT
 from archwright.reproduce.arms import Accuracies, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.searches import finished
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
@@ -42,7 +43,7 @@ from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.engine import reopened, resume, search
+from archwright.search.engine import reopened, resume
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method
 from archwright.tables.locate import shared_data
@@ -208,11 +209,9 @@ def searched(folder: Path, planned: Path, payload: Json) -> Answer:
 
 def scratch(folder: Path, payload: Json) -> list[float | None]:
     """Without pretrained weights."""
-    if (folder / "run.json").exists():
-        return [one.accuracy for one in resume(folder).models]
-    found = search(
+    found = finished(
+        folder,
         "binas",
-        run=folder,
         data=payload["data"],
         seed=payload["seed"],
         threads=1,

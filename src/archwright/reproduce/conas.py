@@ -112,7 +112,7 @@ def _arms(settings: Settings, seed: int) -> dict[str, Answer]:
     first = settings.folder / f"conas-{seed}"
     shared = {**given, "supernet": str(first)}
     halved = {"measurements": TABLE_2_MEASUREMENTS // 2, **TABLE_2_RECOVERY}
-    whole = {"measurements": TABLE_2_MEASUREMENTS}
+    whole: dict[str, Any] = {"measurements": TABLE_2_MEASUREMENTS}
     return {
         "CoNAS": finished(first, "conas", **given, **halved),
         "CoNAS strongest": finished(

@@ -65,17 +65,17 @@ TABLE_5 = Table(
     "resnet20",
     8,
     "ResNet-20 of half width",
-    8,
-    6,
-    32,
-    {
+    search_epochs=8,
+    final_epochs=6,
+    batch=32,
+    paper={
         "unpruned": 5.42,
         "Network Slimming 40 %": 5.08,
         "RARTS 40 %": 4.58,
         "Network Slimming 60 %": 5.27,
         "RARTS 60 %": 4.90,
     },
-    {
+    only_paper={
         "CIFAR-10 TAS": 6.00,
         "CIFAR-100 unpruned": 23.37,
         "CIFAR-100 TAS": 22.24,
@@ -84,24 +84,24 @@ TABLE_5 = Table(
         "CIFAR-100 Network Slimming 60 %": 23.91,
         "CIFAR-100 RARTS 60 %": 23.26,
     },
-    "The paper: ResNet-164 on 50,000 images at 32 px, 160 epochs.",
+    papers_setting="The paper: ResNet-164 on 50,000 images at 32 px, 160 epochs.",
 )
 TABLE_6 = Table(
     "mobilenetv2",
     8,
     "MobileNetV2 of width .25",
-    6,
-    4,
-    64,
-    {},
-    {
+    search_epochs=6,
+    final_epochs=4,
+    batch=64,
+    paper={},
+    only_paper={
         "ImageNet-R unpruned": 12.3,
         "ImageNet-R random, 71.2 %": 12.0,
         "ImageNet-R DARTS-1, 69.0 %": 10.1,
         "ImageNet-R DARTS-2, 72.6 %": 9.8,
         "ImageNet-R RARTS, 71.2 %": 8.2,
     },
-    "The paper: MobileNetV2 on 20 classes of ImageNet, the share learned by l1; ours are fixed shares.",
+    papers_setting="The paper: MobileNetV2 on 20 classes of ImageNet, the share learned by l1; ours are fixed shares.",
 )
 
 
@@ -154,7 +154,7 @@ def _arm(table: Table, settings: Settings, data: str, optimiser: str, seed: int)
         folder = settings.folder / f"{optimiser}-{seed}-{100 * ratio:.0f}"
         source = {"search_from": answers[0].run} if answers else {}
         compare = optimiser == "random" and ratio == RATIOS[0]
-        options = {"optimiser": optimiser, "ratio": ratio, "compare": compare, **source}
+        options: dict[str, Any] = {"optimiser": optimiser, "ratio": ratio, "compare": compare, **source}
         answers.append(finished(folder, "rarts-width", **given, **options))
     return answers[::-1]
 

@@ -8,15 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from archwright.runs.progress import Progress
 from archwright.search.answer import Answer
 from archwright.search.engine import resume, search
 
 
-def finished(folder: Path, method: str, **settings: Any) -> Answer:
+def finished(folder: Path, method: str, progress: Progress | None = None, **settings: Any) -> Answer:
     """The search in ``folder``: started, continued or just read."""
     if (folder / "run.json").exists():
-        return resume(folder)
-    return search(method, run=folder, **settings)
+        return resume(folder, progress=progress)
+    return search(method, run=folder, progress=progress, **settings)
 
 
 def name_of(settings: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,9 +26,10 @@ from archwright.methods.nesbs import Nesbs
 from archwright.methods.nesbs_ensembles import DELTAS, Inherited, distinct, greedy, mean_loss
 from archwright.models import Model, load_member
 from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.searches import finished, name_of
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
-from archwright.search.engine import reopened, resume, search
+from archwright.search.engine import reopened
 from archwright.search.final import train_answer
 from archwright.solvers.svgd import Floats, ensemble_error, figure_5_2_target, mean_pairwise_distance, sample
 from archwright.spaces.base import Architecture, Network
@@ -109,12 +109,8 @@ class Kept:
     @cached_property
     def folder(self) -> Path:
         """Of the run, by everything it depends on; searched if it is not there yet."""
-        key = hashlib.sha256(json.dumps(self.asked, sort_keys=True).encode()).hexdigest()[:12]
-        folder = self.settings.folder.parent / "nesbs-supernets" / key
-        if (folder / "run.json").is_file():
-            resume(folder, progress=self.settings.progress)
-        else:
-            search("nesbs", run=folder, progress=self.settings.progress, **self.asked)
+        folder = self.settings.folder.parent / "nesbs-supernets" / name_of(self.asked)[:12]
+        finished(folder, "nesbs", self.settings.progress, **self.asked)
         return folder
 
     def method(self, training: dict[str, float] | None = None, **options: Any) -> Nesbs:
