@@ -47,8 +47,9 @@ from archwright.training.bilevel import (
 )
 from archwright.training.diagnostics import cell_state, collapse_warning, plot_diagnostics
 
-DIAGNOSED_IMAGES = 256
-"""Images of each half on which the diagnostics of an epoch are computed."""
+DIAGNOSED_IMAGES, DIAGNOSED_SHARE = 256, 8
+"""Images of each half on which the diagnostics of an epoch are computed: so many at most, and of a half of few images
+only one in so many, but a batch at least, as they would take longer than the epoch."""
 
 
 class DifferentiableOptions(GradientOptions):
@@ -314,9 +315,10 @@ class DifferentiableSearch(GradientSearch):
 
     def fixed_problem(self, problem: Problem) -> Problem:
         """The same losses on one fixed batch of each half, without augmentation and sampling."""
+        halves = self.halves()
+        count = min(DIAGNOSED_IMAGES, max(self.half_batch, len(halves[0]) // DIAGNOSED_SHARE))
         train, validation = (
-            self.batches(half[:DIAGNOSED_IMAGES], DIAGNOSED_IMAGES, number, shuffled=False)
-            for number, half in enumerate(self.halves())
+            self.batches(half[:count], count, number, shuffled=False) for number, half in enumerate(halves)
         )
 
         def objective(network: nn.Module, alphas: Alphas, batch: Batch, _position: Position) -> Tensor:

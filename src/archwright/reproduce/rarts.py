@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from archwright.analysis.bilevel import (
     rarts_equilibrium,
     rarts_trajectory,
 )
+from archwright.execution.base import Item, run_items
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import read_json, write_json
-from archwright.runs.run import Run
+from archwright.runs.files import Json, read_json, write_json
+from archwright.runs.run import ItemLog, Run
+from archwright.runs.stop import Stop
 from archwright.spaces.nasbench201 import NASBENCH201
 
 DEFAULT_SEEDS = 3
@@ -125,17 +128,45 @@ class Ended:
     seconds: float
 
 
-def ended(folder: Path, label: str, settings: dict[str, Any]) -> Ended:
-    """The search of one row of the table, done or read."""
-    method, options, _, _ = TABLE_4[label]
-    result = finished(folder, method, **settings, **options)
+def searched(settings: Settings, asked: Mapping[str, tuple[str, dict[str, Any]]]) -> dict[str, Ended]:
+    """By the name of its folder, what the search of a row of the table with these settings ended with.
+
+    Every search is one work item, done or read.
+    """
+    items = []
+    for name, (label, given) in asked.items():
+        method, options, _, _ = TABLE_4[label]
+        own = {"folder": str(settings.folder / name), "method": method, "settings": {**given, **options}}
+        items.append(Item(name, own, settings.images().needs))
+    log = ItemLog(settings.folder / "finished.jsonl")
+
+    def say(name: str, found: Json) -> None:
+        one = Ended(**found)
+        settings.progress.say(f"{name}: {one.accuracy:.2f} %, {one.cell}")
+
+    with settings.progress.task("searches", len(items), sum(item.key in log.done for item in items)) as bar:
+        found = run_items(settings.executor, run_search, items, log, Stop(), bar, say)
+    return {name: Ended(**one) for name, one in found.items()}
+
+
+def run_search(payload: Json, _stop: Stop) -> Json:
+    """Work item: one search."""
+    folder = Path(payload["folder"])
+    result = finished(folder, payload["method"], **payload["settings"])
     cell = str(result.best.architecture)
     derived = Run.open(folder).stage_result("search")
     assert derived is not None
-    state = derived["cells"]["cell"]
-    none = float(np.mean(np.array(derived["weights"]["cell"])[:, NASBENCH201.operations.index("none")]))
-    skips = cell.count("skip_connect") / 6
-    return Ended(cell, result.best.accuracy or 0.0, skips, state["entropy"], none, result.seconds)
+    none = np.array(derived["weights"]["cell"])[:, NASBENCH201.operations.index("none")]
+    return asdict(
+        Ended(
+            cell=cell,
+            accuracy=result.best.accuracy or 0.0,
+            skips=cell.count("skip_connect") / 6,
+            entropy=derived["cells"]["cell"]["entropy"],
+            none=float(none.mean()),
+            seconds=result.seconds,
+        )
+    )
 
 
 @needs("nb201")
@@ -157,13 +188,11 @@ def rarts_4_large(settings: Settings) -> Outcome:
 
 
 def _table_4(settings: Settings, labels: list[str], given: dict[str, Any], seeds: int, scale: str) -> Outcome:
-    found: dict[str, list[Ended]] = {label: [] for label in labels}
-    for seed in range(seeds):
-        for label in labels:
-            folder = settings.folder / f"{label.lower().replace(' ', '-')}-{seed}"
-            one = ended(folder, label, {**given, "data": settings.images().spec, "seed": seed})
-            found[label].append(one)
-            settings.progress.say(f"{label} seed {seed}: {one.accuracy:.2f} %, {one.cell}")
+    named = {(label, seed): f"{label.lower().replace(' ', '-')}-{seed}" for seed in range(seeds) for label in labels}
+    data = settings.images().spec
+    asked = {name: (label, {**given, "data": data, "seed": seed}) for (label, seed), name in named.items()}
+    ends = searched(settings, asked)
+    found = {label: [ends[named[label, seed]] for seed in range(seeds)] for label in labels}
     rows = []
     for label, values in found.items():
         _, _, error, skips = TABLE_4[label]
@@ -189,36 +218,42 @@ COLLAPSE_METHODS = ("DARTS-1", "RARTS")
 @needs("nb201")
 def rarts_collapse(settings: Settings) -> Outcome:
     """When DARTS collapses: share of skip connections by the images of a half, with and without augmentation."""
-    curves: dict[tuple[str, bool], dict[int, list[Ended]]] = {}
+    asked, curves = {}, dict[tuple[str, bool], dict[int, list[str]]]()
     for seed in range(settings.seeds or 1):
         for label, augment, images in itertools.product(COLLAPSE_METHODS, (False, True), COLLAPSE_SIZES):
-            folder = settings.folder / f"{label.lower()}-{images}-{'augmented' if augment else 'plain'}-{seed}"
+            name = f"{label.lower()}-{images}-{'augmented' if augment else 'plain'}-{seed}"
             given = {**COLLAPSE_SETTINGS, **few_images(images, augment), "data": settings.images().spec, "seed": seed}
-            one = ended(folder, label, given)
-            curves.setdefault((label, augment), {}).setdefault(images, []).append(one)
-            settings.progress.say(f"{label}, {images} images, {'' if augment else 'not '}augmented: {one.skips:.2f}")
+            asked[name] = label, given
+            curves.setdefault((label, augment), {}).setdefault(images, []).append(name)
+    ends = searched(settings, asked)
     rows = []
     for (label, augment), by_size in curves.items():
         how = "augmented" if augment else "plain"
-        for images, values in by_size.items():
+        for images, names in by_size.items():
+            values = [ends[name] for name in names]
             rows.append(Row.of(f"{label} {how} {images} images skips", "share", None, [one.skips for one in values]))
             rows.append(Row.of(f"{label} {how} {images} images", "%", None, [one.accuracy for one in values]))
+    shares = {
+        curve: {images: float(np.mean([ends[name].skips for name in names])) for images, names in by_size.items()}
+        for curve, by_size in curves.items()
+    }
 
     def draw(path: Path) -> None:
-        _plot_collapse(curves, path)
+        _plot_collapse(shares, path)
 
     scale = f"8 channels, 3 cells a stage, 8 px, {COLLAPSE_STEPS} steps of {COLLAPSE_BATCH} images, alpha lr .01"
     return Outcome(scale, rows, ["Accuracies: NAS-Bench-201 table (CIFAR-10 test)."], plot=draw)
 
 
-def _plot_collapse(curves: dict[tuple[str, bool], dict[int, list[Ended]]], path: Path) -> None:
+def _plot_collapse(shares: Mapping[tuple[str, bool], Mapping[int, float]], path: Path) -> None:
+    """A line a method, with augmentation or without: its mean share of skip connections by the images of a half."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axis = figure.subplots()
-    for (label, augment), by_size in curves.items():
-        shares = [float(np.mean([one.skips for one in values])) for values in by_size.values()]
-        axis.plot(list(by_size), shares, "o-" if augment else "o--", label=label + (", augmented" if augment else ""))
+    for (label, augment), by_size in shares.items():
+        style, how = ("o-", ", augmented") if augment else ("o--", "")
+        axis.plot(list(by_size), list(by_size.values()), style, label=label + how)
     axis.set_xscale("log", base=2)
     axis.set_xlabel("images of each half")
     axis.set_ylabel("share of skip connections")
