@@ -31,6 +31,11 @@ def test_table_4_has_accuracy_and_skips_of_every_method(tmp_path, monkeypatch):
     assert 0 <= rows["RARTS fused skips"].ours <= 1
     assert 1.5 < rows["OLES entropy"].ours < np.log(5) + 1e-6
     assert 0.1 < rows["OLES none"].ours < 0.3
+    assert rows["random cell"].ours == pytest.approx(87.063, abs=1e-3)  # the mean of the whole table
+    assert rows["most parameters"].ours == pytest.approx(93.76, abs=5e-3)  # six 3x3 convolutions
+    assert ("No mean is above" in " ".join(outcome.notes)) == (
+        max(rows[name].ours for name in ("DARTS-1", "RARTS fused", "OLES")) <= 93.76
+    )
     again = rarts.rarts_4(settings)  # finished searches are only read
     assert again.rows == outcome.rows
 
