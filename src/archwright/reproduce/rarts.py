@@ -88,6 +88,7 @@ TABLE_4: dict[str, tuple[str, dict[str, Any], float | None, float | None]] = {
     "DrNAS": ("drnas", {}, None, None),
     "SmoothDARTS": ("smooth-darts", {}, None, None),
     "OLES": ("oles", {}, None, None),
+    "DARTS-1 stopped": ("darts", {"order": 1, "stop_skips": 0.3}, None, None),
 }
 """Method, options, and the paper's CIFAR-10 error and share of skip connections."""
 TABLE_4_LARGE = ("DARTS-1", "MiLeNAS", "RARTS", "RARTS fused", "DARTS-2")
