@@ -11,7 +11,8 @@ from archwright.errors import InputError
 from archwright.proxies import lanes, stacked
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
-from archwright.proxies.stacked import ProxyScale, SharedWeights, score_stacked
+from archwright.proxies.program import SharedWeights
+from archwright.proxies.stacked import ProxyScale, score_stacked
 
 ALL = [entry.name for entry in PROXIES]
 
@@ -66,22 +67,24 @@ def test_weights_depend_on_seed_and_name_only() -> None:
     assert float(wide.var()) == pytest.approx(2 / 576, rel=0.05)
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("kernel", [1, 3])
-def test_lane_convolutions_against_autograd(stride: int, kernel: int) -> None:
+@pytest.mark.parametrize("size", [(4, 4), (5, 3)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 2)])
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (1, 7)])
+def test_lane_convolutions_against_autograd(
+    kernel: tuple[int, int], stride: tuple[int, int], size: tuple[int, int]
+) -> None:
     torch.manual_seed(0)
-    if kernel == 1 and stride == 2:
-        pytest.skip("a strided 1x1 convolution does not occur")
-    x, weight = torch.randn(2, 3, 4, 4, 5), torch.randn(2, 6, 3, kernel, kernel)
+    x, weight = torch.randn(2, 3, *size, 5), torch.randn(2, 6, 3, *kernel)
     out = lanes.convolve(x, weight, stride)
     signal = torch.randn_like(out)
+    padding = (kernel[0] // 2, kernel[1] // 2)
     for lane in range(2):
         images = x[lane].permute(3, 0, 1, 2).requires_grad_()
         kernel_ = weight[lane].clone().requires_grad_()
-        plain = torch.nn.functional.conv2d(images, kernel_, stride=stride, padding=kernel // 2)
+        plain = torch.nn.functional.conv2d(images, kernel_, stride=stride, padding=padding)
         torch.testing.assert_close(out[lane].permute(3, 0, 1, 2), plain, rtol=1e-4, atol=1e-5)
         dx, dw = torch.autograd.grad(plain, (images, kernel_), signal[lane].permute(3, 0, 1, 2))
-        back = lanes.convolve_input_gradient(signal, weight, stride, 4, 4)[lane]
+        back = lanes.convolve_input_gradient(signal, weight, stride, *size)[lane]
         torch.testing.assert_close(back.permute(3, 0, 1, 2), dx, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(
             lanes.convolve_weight_gradient(signal, x, kernel, stride)[lane], dw, rtol=1e-4, atol=1e-4

@@ -10,7 +10,7 @@ from torch import nn
 from archwright.errors import InputError
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
-from archwright.proxies.stacked import SharedWeights
+from archwright.proxies.program import SharedWeights
 from archwright.proxies.stacked_cells import pairs_of, score_stacked_cells
 from archwright.spaces.base import Scale
 from archwright.spaces.cells import Cell, CellPair, build_cells
