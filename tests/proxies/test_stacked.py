@@ -9,9 +9,9 @@ from nb201_module import Network, with_weights
 
 from archwright.errors import InputError
 from archwright.proxies import lanes, stacked
+from archwright.proxies.program import SharedWeights
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
-from archwright.proxies.program import SharedWeights
 from archwright.proxies.stacked import ProxyScale, score_stacked
 
 ALL = [entry.name for entry in PROXIES]

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from archwright.errors import InputError
+from archwright.proxies.program import SharedWeights
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
-from archwright.proxies.program import SharedWeights
 from archwright.proxies.stacked_cells import pairs_of, score_stacked_cells
 from archwright.spaces.base import Scale
 from archwright.spaces.cells import Cell, CellPair, build_cells

@@ -37,7 +37,7 @@ from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.cells import CellPair
 from archwright.spaces.registry import find_space, name_space
 
-STACKED_CHUNK, PAIRS_CHUNK, CHUNK = 256, 48, 16
+STACKED_CHUNK, PAIRS_CHUNK, CHUNK = 256, 96, 16
 """Architectures a work item: cells of NAS-Bench-201 and of DARTS, which are stacked, and others, one by one."""
 
 

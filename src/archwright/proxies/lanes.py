@@ -64,20 +64,33 @@ def convolve_weight_gradient(gradient: Tensor, x: Tensor, kernel: Pair, stride: 
     return out.view(x.shape[0], gradient.shape[1], x.shape[1], *kernel)
 
 
+def convolve_single_gradients(gradients: Tensor, x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
+    """Adjoint of `convolve` in its weight where all lanes have the input (C, H, W, B), example by example.
+
+    (T, L, C', H', W', B) -> (T, L, C', C, k, k, B): one matrix product an image for all lanes.
+    """
+    columns, _, _ = patches(x[None], kernel, stride)
+    batch = x.shape[-1]
+    seen = columns.view(columns.shape[1], -1, batch).permute(2, 1, 0)  # (B, H'*W', C*k*k)
+    signal = gradients.flatten(3, 4).flatten(0, 2).permute(2, 0, 1)  # (B, T*L*C', H'*W')
+    found = torch.bmm(signal.contiguous(), seen)
+    return found.permute(1, 2, 0).view(*gradients.shape[:3], x.shape[0], *kernel, batch)
+
+
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
     """Train-mode batch norm without affine parameters: the lanes and their 1/sqrt(var + eps), (L, C, 1)."""
     flat = x.flatten(2)
     centred = flat - flat.mean(2, keepdim=True)
     scale = ((centred * centred).mean(2, keepdim=True) + BATCH_NORM_EPS).rsqrt()
-    return (centred * scale).view(x.shape), scale
+    return centred.mul_(scale).view(x.shape), scale
 
 
 def normalise_gradient(gradient: Tensor, normalised: Tensor, scale: Tensor) -> Tensor:
     """Adjoint of `normalise`; ``gradient`` (T, L, C, H, W, B) holds T cotangents of the same forward pass."""
     flat, hat = gradient.flatten(3), normalised.flatten(2)
-    shift = flat.mean(3, keepdim=True)
     slope = (flat * hat).mean(3, keepdim=True)
-    return ((flat - shift - hat * slope) * scale).view(gradient.shape)
+    out = flat - flat.mean(3, keepdim=True)  # the rest in place: fresh memory is what costs most here
+    return out.addcmul_(hat, slope, value=-1).mul_(scale).view(gradient.shape)
 
 
 def box_sum(x: Tensor) -> Tensor:

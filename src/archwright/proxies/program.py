@@ -46,10 +46,16 @@ class SharedWeights:
     def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
         """The weight called ``name`` of shape (C', C, k, k)."""
         if name not in self._drawn:
-            words = np.random.SeedSequence([self.seed, *name.encode()]).generate_state(2)
+            entropy = np.array([*_words(self.seed), *name.encode()], dtype=np.uint32)
+            words = np.random.SeedSequence(entropy).generate_state(2)
             generator = torch.Generator().manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
             self._drawn[name] = torch.randn(shape, generator=generator) * weight_scale(shape, self.initialisation)
         return self._drawn[name]
+
+
+def _words(seed: int) -> list[int]:
+    """A number in 32-bit words, low ones first, as numpy splits it; given an array, numpy is five times as fast."""
+    return [seed] if seed < 2**32 else [seed % 2**32, *_words(seed >> 32)]
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,7 @@ class Conv:
         geometry: padding is "same"; ``groups`` above 1 is depthwise, and only that may be dilated.
         output: (L, C', H', W', B) before the norm, where a metric asks for it.
         normalised, scale: what `lanes.normalise` made of the output, where a batch norm follows.
+        shared: all lanes have the same input.
     """
 
     name: str
@@ -74,6 +81,7 @@ class Conv:
     output: Tensor | None = None
     normalised: Tensor | None = None
     scale: Tensor | None = None
+    shared: bool = False
 
     @property
     def kernel(self) -> lanes.Pair:
@@ -96,6 +104,19 @@ class Conv:
         weight = self.weight.repeat(len(gradients), 1, 1, 1, 1)
         back = lanes.convolve_input_gradient(gradients.flatten(0, 1), weight, stride, height, width)
         return back.view(*gradients.shape[:2], *back.shape[1:])
+
+    def single_examples(self, gradients: Tensor) -> Tensor | tuple[()]:
+        """Gradients of single examples in the weight, (T, *weight, B), from those at the output; () for most layers.
+
+        Formed here where a record would need much more: patches of every lane though all have one input, or patches of
+        a depthwise convolution, k*k times the memory of the map.
+        """
+        stride = self.geometry.stride
+        if self.geometry.groups > 1:
+            dilation = self.geometry.dilation[0]
+            found = windows.depthwise_weight_gradients(gradients, self.inputs, self.kernel, stride, dilation)
+            return found[:, :, :, None]
+        return lanes.convolve_single_gradients(gradients, self.inputs[0], self.kernel, stride) if self.shared else ()
 
 
 class Program(ABC):
@@ -193,7 +214,7 @@ class Program(ABC):
             count, wanted = len(self.rows), "input" in self.cotangents
             output = None if conv.output is None else conv.output.expand(count, *conv.output.shape[1:])
             everyone = images.expand(count, *images.shape)
-            own = replace(conv, rows=self.rows, inputs=everyone, weight=weight, output=output)
+            own = replace(conv, rows=self.rows, inputs=everyone, weight=weight, output=output, shared=True)
             found = self.convolve_back(gradients, own, want_input=wanted)
             if wanted:
                 slope = found[self.cotangents.index("input")]
@@ -204,7 +225,8 @@ class Program(ABC):
     def _record(self, gradients: Tensor, conv: Conv) -> None:
         """Hand the layer to the tally; ``gradients`` (T, L, C', H', W', B) are at its output."""
         parts = dict(zip(self.cotangents, gradients, strict=True))
-        single = self._single_examples(gradients, conv) if conv.geometry.groups > 1 else {}
+        kinds = [name for name in self.cotangents if name != "input"]
+        single = dict(zip(kinds, conv.single_examples(gradients[: len(kinds)]), strict=False))
         found: dict[str, Any] = {}
         if "loss" in parts:
             stride = conv.geometry.stride
@@ -225,16 +247,6 @@ class Program(ABC):
         shape = (gradients.shape[3], gradients.shape[4])
         inputs, weight = _examples_first(conv.inputs), _primal(conv.weight)
         self.tally.add(LayerRecord(conv.name, conv.rows, conv.geometry, inputs, weight, shape, **found), self.kind)
-
-    def _single_examples(self, gradients: Tensor, conv: Conv) -> dict[str, Tensor]:
-        """By cotangent, the gradients of single examples in a depthwise weight, (L, C, 1, k, k, B).
-
-        Formed here, because from a record they would need patches, k*k times the memory of the map.
-        """
-        kinds = [name for name in self.cotangents if name != "input"]
-        stride, dilation = conv.geometry.stride, conv.geometry.dilation[0]
-        found = windows.depthwise_weight_gradients(gradients[: len(kinds)], conv.inputs, conv.kernel, stride, dilation)
-        return dict(zip(kinds, found[:, :, :, None], strict=True))
 
 
 MakeProgram = Callable[[Weights, Tally, Pass], Program]

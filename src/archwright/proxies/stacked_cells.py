@@ -62,7 +62,7 @@ class _Move:
 class _Program(Program):
     """Forward and backward of A networks of cells.
 
-    The way back of a part is a function from cotangents (T, L, C', H', W', B) of its output to those of its input, which
+    The way back of a part is a function from cotangents (T, L, C', H', W', B) of its output to those of its input; it
     hands the records of its layers to the tally.
     """
 
@@ -190,8 +190,8 @@ class _Program(Program):
         for number, layer in enumerate(operation.layers):
             if layer == "relu":
                 self.pattern(x, rows)
-                steps.append(partial(torch.mul, x > 0))
                 x = x.relu()
+                steps.append(partial(_relu_back, positive=x))
             elif isinstance(layer, Convolution):
                 groups = x.shape[1] if layer.depthwise else 1
                 geometry = Geometry(*layer.geometry(stride), groups)
@@ -226,13 +226,18 @@ class _Program(Program):
                 gradients = lanes.normalise_gradient(gradients, hat, scale)
             at_even, at_odd = map(self.convolve_back, gradients.chunk(2, 2), convs)
             at_even[..., 1:, 1:, :] += at_odd[..., : height - 1, : width - 1, :]
-            return at_even * (x > 0)
+            return _relu_back(at_even, positive)
 
         return hat, back
 
     def _lane_weights(self, places: Sequence[str], shape: tuple[int, ...]) -> Tensor:
         """The lanes' weights, (L, *shape), by their names."""
         return torch.stack([self.weights(place, shape) for place in places])
+
+
+def _relu_back(gradients: Tensor, positive: Tensor) -> Tensor:
+    """Through a ReLU that gave ``positive``; in place, because only a convolution's own result comes here."""
+    return gradients.mul_(positive.sign())
 
 
 def _backwards(steps: Sequence[Back], gradients: Tensor) -> Tensor:
@@ -263,7 +268,8 @@ def _groups(
 def _by_source(edges: Sequence[_Edge]) -> list[tuple[int, slice]]:
     """The sources of sorted lanes, each with its part of them."""
     ends = {edge.source: place + 1 for place, edge in enumerate(edges)}
-    return [(source, slice(start, end)) for (source, end), start in zip(ends.items(), (0, *ends.values()), strict=False)]
+    starts = [0, *ends.values()]
+    return [(source, slice(start, end)) for (source, end), start in zip(ends.items(), starts, strict=False)]
 
 
 @torch.no_grad()
@@ -276,7 +282,7 @@ def score_stacked_cells(
     scale: Scale,
     seed: int = 0,
     initialisation: Initialisation = "lecun",
-    stack: int = 24,
+    stack: int | None = None,
     weights: Weights | None = None,
 ) -> dict[str, NDArray[np.float64]]:
     """Score pairs of DARTS-style cells, ``stack`` networks at a time.
@@ -289,7 +295,7 @@ def score_stacked_cells(
         scale: of the networks.
         seed: draws the shared weights, together with each layer's name.
         initialisation: scale of the weights.
-        stack: networks per tensor program; the scores do not depend on it.
+        stack: networks per tensor program; the scores do not depend on it. None: as many as memory and caches like.
         weights: in place of ``seed`` and ``initialisation``, a function from layer name and shape to its weight.
 
     Returns:
@@ -299,10 +305,16 @@ def score_stacked_cells(
     if int(labels.max()) >= scale.classes:
         raise InputError(f"labels below {scale.classes}", f"up to {int(labels.max())}")
     drawn = weights or SharedWeights(seed, initialisation)
-    parts = []
-    for start in range(0, len(pairs), stack):
-        some = pairs[start : start + stack]
+    parts, size = [], stack or _stack_size(images, scale)
+    for start in range(0, len(pairs), size):
+        some = pairs[start : start + size]
         tally = Tally(proxies, len(some))
         run_passes(partial(_Program, some, scale), images, labels, drawn, tally, seed)
         parts.append({name: score.numpy() for name, score in tally.scores(len(labels)).items()})
     return {proxy.name: np.concatenate([part[proxy.name] for part in parts]) for proxy in proxies}
+
+
+def _stack_size(images: Tensor, scale: Scale) -> int:
+    """Networks a stack: 48, fewer where the maps are so large that calls cost little and activations much (1 GB)."""
+    numbers = images.shape[0] * images.shape[2] * images.shape[3] * scale.channels
+    return max(4, min(48, 48 * 2**14 // numbers))
