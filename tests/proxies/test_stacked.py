@@ -8,11 +8,14 @@ import torch
 from nb201_module import Network, with_weights
 
 from archwright.errors import InputError
-from archwright.proxies import lanes, stacked
-from archwright.proxies.program import SharedWeights
+from archwright.proxies import lanes
+from archwright.proxies.program import Program, SharedWeights
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
 from archwright.proxies.stacked import ProxyScale, score_stacked
+from archwright.proxies.stacked_cells import score_stacked_cells
+from archwright.spaces.base import Scale
+from archwright.spaces.darts import DARTS
 
 ALL = [entry.name for entry in PROXIES]
 
@@ -56,6 +59,14 @@ def test_disconnected_cell_is_defined_and_worst() -> None:
     for name in set(ALL) - {"naswot", "regions", "params", "macs", "swap", "meco", "zico"}:
         assert np.isfinite(scores[name]).all()
         assert np.argmin(PROXIES.get(name).direction * scores[name]) == 3
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**40 + 3])
+def test_a_weight_is_drawn_from_its_seed_and_the_letters_of_its_name(seed: int) -> None:
+    words = np.random.SeedSequence([seed, *b"stem"]).generate_state(2)
+    generator = torch.Generator().manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
+    drawn = torch.randn(4, 3, 3, 3, generator=generator) / 27**0.5
+    torch.testing.assert_close(SharedWeights(seed)("stem", (4, 3, 3, 3)), drawn)
 
 
 def test_weights_depend_on_seed_and_name_only() -> None:
@@ -114,7 +125,10 @@ def test_programs_are_freed_without_the_garbage_collector() -> None:
     try:
         score_stacked(np.full((2, 6), 3), images, labels, find_proxies(["grad", "kappa", "grasp", "synflow", "naswot"]))
         score_stacked(np.full((2, 6), 3), images, labels, find_proxies(["naswot"]))
-        left = [one for one in gc.get_objects() if type(one) is stacked._Program]
+        pair, metrics = DARTS.sample(np.random.default_rng(0)), find_proxies(["grad", "kappa", "grasp", "trainability"])
+        score_stacked_cells([pair], images, labels, metrics, scale=Scale(4, 1, image_size=4))
+        score_stacked_cells([pair], images, labels, find_proxies(["naswot"]), scale=Scale(4, 1, image_size=4))
+        left = [one for one in gc.get_objects() if isinstance(one, Program)]
     finally:
         gc.enable()
     assert left == []

@@ -1,8 +1,9 @@
 """Score many architectures: each canonical class once, in chunks, on any executor, every finished chunk recorded.
 
-NAS-Bench-201 runs stacked (`archwright.proxies.stacked`); other spaces build one network at a time. A *draw* is one
-initialisation and one mini-batch; a score is the mean over ``replicates`` draws (of the logarithm where the metric is a
-positive scale). Memory holds one chunk at a time, whatever the number of architectures.
+NAS-Bench-201 (`archwright.proxies.stacked`) and DARTS-style cells (`archwright.proxies.stacked_cells`) run stacked;
+other spaces build one network at a time. A *draw* is one initialisation and one mini-batch; a score is the mean over
+``replicates`` draws (of the logarithm where the metric is a positive scale). Memory holds one chunk at a time, whatever
+the number of architectures.
 """
 
 from __future__ import annotations
