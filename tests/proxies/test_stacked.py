@@ -102,6 +102,20 @@ def test_lane_convolutions_against_autograd(
         )
 
 
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2)])
+def test_gradients_of_single_examples_where_lanes_share_their_input(stride: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(3, 4, 4, 5), torch.randn(2, 6, 3, 3, 3)
+    out = lanes.convolve(x.expand(2, *x.shape), weight, stride)
+    signals = torch.randn(2, *out.shape)
+    found = lanes.convolve_single_gradients(signals, x, (3, 3), stride)
+    for example in range(5):
+        alone = x[None, ..., example : example + 1].expand(2, -1, -1, -1, -1)
+        for signal, part in zip(signals, found, strict=True):
+            plain = lanes.convolve_weight_gradient(signal[..., example : example + 1], alone, (3, 3), stride)
+            torch.testing.assert_close(part[..., example], plain, rtol=1e-4, atol=1e-4)
+
+
 def test_bad_input() -> None:
     x, y = batch()
     proxies = find_proxies(["grad"])

@@ -105,18 +105,18 @@ class Conv:
         back = lanes.convolve_input_gradient(gradients.flatten(0, 1), weight, stride, height, width)
         return back.view(*gradients.shape[:2], *back.shape[1:])
 
-    def single_examples(self, gradients: Tensor) -> Tensor | tuple[()]:
-        """Gradients of single examples in the weight, (T, *weight, B), from those at the output; () for most layers.
+    def single_examples(self, gradients: Tensor) -> Tensor | None:
+        """Gradients of single examples in the weight, (T, *weight, B), from those at the output.
 
         Formed here where a record would need much more: patches of every lane though all have one input, or patches of
-        a depthwise convolution, k*k times the memory of the map.
+        a depthwise convolution, k*k times the memory of the map. None for all other layers.
         """
         stride = self.geometry.stride
         if self.geometry.groups > 1:
             dilation = self.geometry.dilation[0]
             found = windows.depthwise_weight_gradients(gradients, self.inputs, self.kernel, stride, dilation)
             return found[:, :, :, None]
-        return lanes.convolve_single_gradients(gradients, self.inputs[0], self.kernel, stride) if self.shared else ()
+        return lanes.convolve_single_gradients(gradients, self.inputs[0], self.kernel, stride) if self.shared else None
 
 
 class Program(ABC):
@@ -226,7 +226,8 @@ class Program(ABC):
         """Hand the layer to the tally; ``gradients`` (T, L, C', H', W', B) are at its output."""
         parts = dict(zip(self.cotangents, gradients, strict=True))
         kinds = [name for name in self.cotangents if name != "input"]
-        single = dict(zip(kinds, conv.single_examples(gradients[: len(kinds)]), strict=False))
+        each = conv.single_examples(gradients[: len(kinds)])
+        single = {} if each is None else dict(zip(kinds, each, strict=True))
         found: dict[str, Any] = {}
         if "loss" in parts:
             stride = conv.geometry.stride
