@@ -14,6 +14,8 @@ import statistics
 import sys
 import time
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -76,7 +78,8 @@ def seconds_for_space(variant: dict, workers: int) -> float:
     classes = np.unique(canonical)
     parts = np.array_split(classes, 16 * workers)
     items = [Item(str(i), {**variant, "metrics": list(METRICS), "rows": part.tolist()}) for i, part in enumerate(parts)]
-    results = dict(make_executor("processes", workers).run(score_some, items, Stop()))
+    work = import_module(Path(__file__).stem).score_some  # by its module's name: workers cannot import a script's own
+    results = dict(make_executor("processes", workers).run(work, items, Stop()))
     whole = np.full((len(canonical), len(METRICS)), np.nan)
     for i, part in enumerate(parts):
         whole[part] = np.array([results[str(i)][name] for name in METRICS]).T

@@ -52,7 +52,7 @@ class _Edge:
 
 @dataclass(frozen=True)
 class _Move:
-    """The edges of one operation into one node: their networks, where each source's lanes end, and the way back."""
+    """The edges of one operation into one node: their networks, each source with its part of them, the way back."""
 
     rows: Tensor
     sources: list[tuple[int, slice]]
