@@ -14,6 +14,8 @@ import statistics
 import sys
 import time
 from functools import cache
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -37,6 +39,10 @@ VARIANTS = {
     "nb201-space-batch32": {"pixels": 4, "cells": 3, "batch": 32},
     "nb201-space-8px": {"pixels": 8, "cells": 3, "batch": 64},
     "nb201-space-8px-batch32": {"pixels": 8, "cells": 3, "batch": 32},
+}
+DARTS_SCALES = {
+    "darts": Scale(channels=CHANNELS, cells=3, image_size=8),
+    "darts-8-channels-5-cells": Scale(channels=8, cells=5, image_size=8),  # of `reproduce proxies-darts`
 }
 
 
@@ -72,7 +78,8 @@ def seconds_for_space(variant: dict, workers: int) -> float:
     classes = np.unique(canonical)
     parts = np.array_split(classes, 16 * workers)
     items = [Item(str(i), {**variant, "metrics": list(METRICS), "rows": part.tolist()}) for i, part in enumerate(parts)]
-    results = dict(make_executor("processes", workers).run(score_some, items, Stop()))
+    work = import_module(Path(__file__).stem).score_some  # by its module's name: workers cannot import a script's own
+    results = dict(make_executor("processes", workers).run(work, items, Stop()))
     whole = np.full((len(canonical), len(METRICS)), np.nan)
     for i, part in enumerate(parts):
         whole[part] = np.array([results[str(i)][name] for name in METRICS]).T
@@ -95,12 +102,11 @@ def seconds_per_module(variant: dict, sample: int) -> float:
     return statistics.mean(taken[2:])
 
 
-def darts_seconds(sample: int, repeats: int) -> tuple[float, float]:
+def darts_seconds(scale: Scale, sample: int, repeats: int) -> tuple[float, float]:
     """Seconds a cell of the DARTS space, stacked and as a module of its own; medians over ``repeats``."""
     rng = np.random.default_rng(0)
     pairs = [DARTS.sample(rng) for _ in range(48)]
-    x, y = images(8, 32)
-    scale = Scale(channels=CHANNELS, cells=3, image_size=8)
+    x, y = images(scale.image_size, 32)
     stacked, naive = [], []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -166,13 +172,14 @@ def main() -> None:
         ]
         for entry in results[-6:]:
             print(f"{entry['label']}: {entry['value']:.1f} {entry['unit']}", file=log, flush=True)
-    stacked, naive = darts_seconds(arguments.sample, arguments.repeats)
-    results += [
-        {"label": "darts cell, stacked", "value": 1000 * stacked, "unit": "ms"},
-        {"label": "darts cell, naive loop", "value": 1000 * naive, "unit": "ms"},
-    ]
-    ratios.append({"label": "naive-loop/ours darts", "value": naive / stacked})
-    print(f"darts cell: stacked {1000 * stacked:.1f} ms, naive loop {1000 * naive:.1f} ms", file=log, flush=True)
+    for label, scale in DARTS_SCALES.items():
+        stacked, naive = darts_seconds(scale, arguments.sample, arguments.repeats)
+        results += [
+            {"label": f"{label} cell, stacked", "value": 1000 * stacked, "unit": "ms"},
+            {"label": f"{label} cell, naive loop", "value": 1000 * naive, "unit": "ms"},
+        ]
+        ratios.append({"label": f"naive-loop/ours {label}", "value": naive / stacked})
+        print(f"{label} cell: stacked {1000 * stacked:.1f} ms, naive loop {1000 * naive:.1f} ms", file=log, flush=True)
     if arguments.json:
         print(json.dumps({"benchmark": "proxies", "results": results, "ratios": ratios}))
 

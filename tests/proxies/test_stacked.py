@@ -8,10 +8,14 @@ import torch
 from nb201_module import Network, with_weights
 
 from archwright.errors import InputError
-from archwright.proxies import lanes, stacked
+from archwright.proxies import lanes
+from archwright.proxies.program import Program, SharedWeights
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
-from archwright.proxies.stacked import ProxyScale, SharedWeights, score_stacked
+from archwright.proxies.stacked import ProxyScale, score_stacked
+from archwright.proxies.stacked_cells import score_stacked_cells
+from archwright.spaces.base import Scale
+from archwright.spaces.darts import DARTS
 
 ALL = [entry.name for entry in PROXIES]
 
@@ -57,6 +61,14 @@ def test_disconnected_cell_is_defined_and_worst() -> None:
         assert np.argmin(PROXIES.get(name).direction * scores[name]) == 3
 
 
+@pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**40 + 3])
+def test_a_weight_is_drawn_from_its_seed_and_the_letters_of_its_name(seed: int) -> None:
+    words = np.random.SeedSequence([seed, *b"stem"]).generate_state(2)
+    generator = torch.Generator().manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
+    drawn = torch.randn(4, 3, 3, 3, generator=generator) / 27**0.5
+    torch.testing.assert_close(SharedWeights(seed)("stem", (4, 3, 3, 3)), drawn)
+
+
 def test_weights_depend_on_seed_and_name_only() -> None:
     first, second = SharedWeights(1), SharedWeights(1)
     second("other", (4, 4, 1, 1))
@@ -66,26 +78,42 @@ def test_weights_depend_on_seed_and_name_only() -> None:
     assert float(wide.var()) == pytest.approx(2 / 576, rel=0.05)
 
 
-@pytest.mark.parametrize("stride", [1, 2])
-@pytest.mark.parametrize("kernel", [1, 3])
-def test_lane_convolutions_against_autograd(stride: int, kernel: int) -> None:
+@pytest.mark.parametrize("size", [(4, 4), (5, 3)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 2)])
+@pytest.mark.parametrize("kernel", [(1, 1), (3, 3), (1, 7)])
+def test_lane_convolutions_against_autograd(
+    kernel: tuple[int, int], stride: tuple[int, int], size: tuple[int, int]
+) -> None:
     torch.manual_seed(0)
-    if kernel == 1 and stride == 2:
-        pytest.skip("a strided 1x1 convolution does not occur")
-    x, weight = torch.randn(2, 3, 4, 4, 5), torch.randn(2, 6, 3, kernel, kernel)
+    x, weight = torch.randn(2, 3, *size, 5), torch.randn(2, 6, 3, *kernel)
     out = lanes.convolve(x, weight, stride)
     signal = torch.randn_like(out)
+    padding = (kernel[0] // 2, kernel[1] // 2)
     for lane in range(2):
         images = x[lane].permute(3, 0, 1, 2).requires_grad_()
         kernel_ = weight[lane].clone().requires_grad_()
-        plain = torch.nn.functional.conv2d(images, kernel_, stride=stride, padding=kernel // 2)
+        plain = torch.nn.functional.conv2d(images, kernel_, stride=stride, padding=padding)
         torch.testing.assert_close(out[lane].permute(3, 0, 1, 2), plain, rtol=1e-4, atol=1e-5)
         dx, dw = torch.autograd.grad(plain, (images, kernel_), signal[lane].permute(3, 0, 1, 2))
-        back = lanes.convolve_input_gradient(signal, weight, stride, 4, 4)[lane]
+        back = lanes.convolve_input_gradient(signal, weight, stride, *size)[lane]
         torch.testing.assert_close(back.permute(3, 0, 1, 2), dx, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(
             lanes.convolve_weight_gradient(signal, x, kernel, stride)[lane], dw, rtol=1e-4, atol=1e-4
         )
+
+
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2)])
+def test_gradients_of_single_examples_where_lanes_share_their_input(stride: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    x, weight = torch.randn(3, 4, 4, 5), torch.randn(2, 6, 3, 3, 3)
+    out = lanes.convolve(x.expand(2, *x.shape), weight, stride)
+    signals = torch.randn(2, *out.shape)
+    found = lanes.convolve_single_gradients(signals, x, (3, 3), stride)
+    for example in range(5):
+        alone = x[None, ..., example : example + 1].expand(2, -1, -1, -1, -1)
+        for signal, part in zip(signals, found, strict=True):
+            plain = lanes.convolve_weight_gradient(signal[..., example : example + 1], alone, (3, 3), stride)
+            torch.testing.assert_close(part[..., example], plain, rtol=1e-4, atol=1e-4)
 
 
 def test_bad_input() -> None:
@@ -111,7 +139,10 @@ def test_programs_are_freed_without_the_garbage_collector() -> None:
     try:
         score_stacked(np.full((2, 6), 3), images, labels, find_proxies(["grad", "kappa", "grasp", "synflow", "naswot"]))
         score_stacked(np.full((2, 6), 3), images, labels, find_proxies(["naswot"]))
-        left = [one for one in gc.get_objects() if type(one) is stacked._Program]
+        pair, metrics = DARTS.sample(np.random.default_rng(0)), find_proxies(["grad", "kappa", "grasp", "trainability"])
+        score_stacked_cells([pair], images, labels, metrics, scale=Scale(4, 1, image_size=4))
+        score_stacked_cells([pair], images, labels, find_proxies(["naswot"]), scale=Scale(4, 1, image_size=4))
+        left = [one for one in gc.get_objects() if Program in type(one).__mro__]
     finally:
         gc.enable()
     assert left == []

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from archwright.errors import InputError
+from archwright.errors import DivergedError, InputError
+from archwright.proxies import stacked_cells
+from archwright.proxies.program import SharedWeights
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import find_proxies, score
-from archwright.proxies.stacked import SharedWeights
 from archwright.proxies.stacked_cells import pairs_of, score_stacked_cells
 from archwright.spaces.base import Scale
 from archwright.spaces.cells import Cell, CellPair, build_cells
@@ -21,9 +22,9 @@ ALL = [entry.name for entry in PROXIES]
 SCALE = Scale(channels=2, cells=3, classes=4, image_size=8)
 
 
-def batch() -> tuple[torch.Tensor, torch.Tensor]:
+def batch(size: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(8, 3, 8, 8, generator=generator), torch.arange(8) % 4
+    return torch.randn(8, 3, size, size, generator=generator), torch.arange(8) % 4
 
 
 def pairs() -> list[CellPair]:
@@ -37,7 +38,16 @@ def pairs() -> list[CellPair]:
         ),
         (2, 3, 4, 5),
     )
-    return [*(DARTS.sample(rng) for _ in range(4)), CellPair(odd, odd)]
+    other = Cell(
+        (
+            (("conv_7x1_1x7", 0), ("sep_conv_7x7", 1)),
+            (("nor_conv_3x3", 1), ("skip_connect", 0)),
+            (("nor_conv_1x1", 3), ("conv_7x1_1x7", 2)),
+            (("max_pool_3x3", 1), ("avg_pool_3x3", 4)),
+        ),
+        (2, 3, 4, 5),
+    )
+    return [*(DARTS.sample(rng) for _ in range(4)), CellPair(odd, odd), CellPair(other, other)]
 
 
 def with_weights(pair: CellPair, weights: SharedWeights) -> nn.Module:
@@ -73,9 +83,12 @@ def with_weights(pair: CellPair, weights: SharedWeights) -> nn.Module:
     return network
 
 
-def test_stacked_is_one_by_one() -> None:
-    (x, y), weights = batch(), SharedWeights(seed=5)
+@pytest.mark.parametrize("size", [8, 6])  # 6 pixels become 3, and their half is rounded up
+def test_stacked_is_one_by_one(size: int) -> None:
+    (x, y), weights = batch(size), SharedWeights(seed=5)
     names = [name for name in ALL if name not in {"grasp", "grasp-abs"}]
+    if size == 6:
+        names.remove("trainability")  # which folds the pixels that become one, and 3 do not become 2
     stacked = score_stacked_cells(pairs(), x, y, find_proxies(names), scale=SCALE, weights=weights, stack=3)
     single = score((with_weights(pair, weights) for pair in pairs()), (x, y), names, initialisation=None)
     for name in names:
@@ -99,6 +112,20 @@ def test_scores_do_not_depend_on_the_company() -> None:
     alone = score_stacked_cells(pairs()[2:3], x, y, proxies, scale=SCALE, seed=3)
     assert together["grad"][2] == pytest.approx(alone["grad"][0], rel=1e-4)
     assert together["swap"][2] == alone["swap"][0]
+
+
+def test_a_loss_that_is_not_finite_is_refused() -> None:
+    def broken(name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        return torch.full(shape, torch.nan)
+
+    with pytest.raises(DivergedError, match="finite loss"):
+        score_stacked_cells(pairs(), *batch(), find_proxies(["grad"]), scale=SCALE, weights=broken)
+
+
+def test_large_maps_are_stacked_less_high() -> None:
+    assert stacked_cells._stack_size(torch.empty(32, 3, 8, 8), Scale(4, 3)) == 48
+    assert stacked_cells._stack_size(torch.empty(64, 3, 16, 16), Scale(8, 3)) == 6
+    assert stacked_cells._stack_size(torch.empty(256, 3, 32, 32), Scale(16, 3)) == 4
 
 
 def test_what_cannot_be_stacked() -> None:

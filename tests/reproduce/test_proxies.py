@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import bootstrap, spearmanr
 
 from archwright.errors import InputError
 from archwright.proxies.score import Scores
@@ -36,11 +37,14 @@ def test_a_few_darts_cells_get_every_score_and_are_not_scored_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(proxies, "DARTS_FIELDS", {"channels": 2, "cells": 3, "image_size": 8, "batch_size": 4})
-    settings = Settings(tmp_path / "a", seeds=1, data=NOISE, architectures=4)
+    monkeypatch.setattr(proxies, "ONE_CELL", {"channels": 4, "cells": 1, "image_size": 8, "batch_size": 4})
+    monkeypatch.setattr(proxies, "CHOSEN_ON", 2)
+    settings = Settings(tmp_path / "a", seeds=1, data=NOISE, architectures=20)
     found = reproduce("proxies-darts", settings)
     labels = {row["label"] for row in found["rows"]}
     assert {"swap", "zico", "meco", "az-nas", "consensus", "params", "macs", "HNAS trace, both terms"} <= labels
-    assert all(-1 <= row["ours"] <= 1 for row in found["rows"])
+    assert {"synflow, one cell", "paths, one cell", "paths, one cell, other cells", "params, other cells"} <= labels
+    assert all(-1 <= row["ours"] <= 1 for row in found["rows"] if "paths - params" not in row["label"])
     monkeypatch.setattr("archwright.reproduce.networks.scored_pairs", None)
     assert reproduce("proxies-darts", settings)["rows"] == found["rows"]
 
@@ -57,6 +61,35 @@ def test_scores_side_by_side_and_what_they_predict() -> None:
     assert found["grad / kappa"].tolist() == [4, 2]
     assert found["az-nas"] == pytest.approx([4 * np.log(0.5), 0.0])
     assert found["consensus"] == pytest.approx([5 * np.log(0.5), 0.0])
+
+
+def test_only_combinations_whose_metrics_are_there() -> None:
+    values = np.array([[1.0, 5.0, 1.0, 1.0], [2.0, 4.0, 1.0, 1.0]])
+    names = ("synflow", "macs", "swap", "params")
+    found = predictions(Scores(names, np.ones(4, int), values, np.zeros_like(values)))
+    assert set(found) == {*names, "swap, regularised", "paths"}
+    assert found["paths"] == pytest.approx([np.log(0.5), np.log(0.5)])
+
+
+def test_the_interval_is_that_of_a_paired_bootstrap() -> None:
+    rng = np.random.default_rng(1)
+    accuracy = rng.normal(size=200)
+    good, poor = accuracy + rng.normal(size=200), accuracy + 2 * rng.normal(size=200)
+
+    def difference(first: np.ndarray, second: np.ndarray, truth: np.ndarray) -> float:
+        return spearmanr(first, truth).statistic - spearmanr(second, truth).statistic
+
+    theirs = bootstrap(
+        (good, poor, accuracy),
+        difference,
+        paired=True,
+        vectorized=False,
+        n_resamples=500,
+        method="percentile",
+        rng=np.random.default_rng(2),
+    ).confidence_interval
+    assert proxies.paired_interval(good, poor, accuracy) == pytest.approx((theirs.low, theirs.high), abs=0.03)
+    assert proxies.paired_interval(good, good, accuracy) == (0, 0)
 
 
 def test_a_sample_is_the_same_every_time_and_only_where_it_means_something(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from torch import nn
 
 from archwright.data.request import load_data
 from archwright.proxies.engine import draw_batch
-from archwright.proxies.stacked import SharedWeights
+from archwright.proxies.program import SharedWeights
 from archwright.reproduce import thesis6
 from archwright.reproduce.base import Outcome, Settings
 from archwright.reproduce.networks import SmallScale, one_trace, trace_of_201

@@ -17,8 +17,10 @@ from archwright.proxies.score import Scores
 COMBINATIONS: dict[str, tuple[str, ...]] = {
     "az-nas": ("expressivity", "progressivity", "trainability", "macs"),
     "consensus": ("jacob_cov", "swap", "trainability", "macs", "params"),
+    "paths": ("synflow", "macs"),
 }
-"""By name, the metrics that are joined. ``consensus`` is ours: see ``docs/training-free.md`` for how it was chosen."""
+"""By name, the metrics that are joined. ``consensus`` (for NAS-Bench-201) and ``paths`` (for DARTS-style cells, of one
+cell alone) are ours: see ``docs/training-free.md`` for how they were chosen."""
 
 
 def parts_of(metric: str) -> tuple[str, ...]:

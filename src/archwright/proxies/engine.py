@@ -1,8 +1,9 @@
 """Score many architectures: each canonical class once, in chunks, on any executor, every finished chunk recorded.
 
-NAS-Bench-201 runs stacked (`archwright.proxies.stacked`); other spaces build one network at a time. A *draw* is one
-initialisation and one mini-batch; a score is the mean over ``replicates`` draws (of the logarithm where the metric is a
-positive scale). Memory holds one chunk at a time, whatever the number of architectures.
+NAS-Bench-201 (`archwright.proxies.stacked`) and DARTS-style cells (`archwright.proxies.stacked_cells`) run stacked;
+other spaces build one network at a time. A *draw* is one initialisation and one mini-batch; a score is the mean over
+``replicates`` draws (of the logarithm where the metric is a positive scale). Memory holds one chunk at a time, whatever
+the number of architectures.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.cells import CellPair
 from archwright.spaces.registry import find_space, name_space
 
-STACKED_CHUNK, PAIRS_CHUNK, CHUNK = 256, 48, 16
+STACKED_CHUNK, PAIRS_CHUNK, CHUNK = 256, 96, 16
 """Architectures a work item: cells of NAS-Bench-201 and of DARTS, which are stacked, and others, one by one."""
 
 

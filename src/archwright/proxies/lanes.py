@@ -12,50 +12,69 @@ from torch import Tensor
 
 BATCH_NORM_EPS = 1e-5
 
+Pair = tuple[int, int]
+"""Along height and width."""
 
-def patches(x: Tensor, kernel: int, stride: int = 1) -> tuple[Tensor, int, int]:
+
+def patches(x: Tensor, kernel: Pair, stride: Pair = (1, 1)) -> tuple[Tensor, int, int]:
     """im2col with "same" zero padding: (L, C, H, W, B) -> (L, C*k*k, H'*W'*B) and (H', W')."""
+    if kernel == (1, 1):
+        x = x[:, :, :: stride[0], :: stride[1]]
+        return x.reshape(*x.shape[:2], -1), x.shape[2], x.shape[3]
     lanes, channels, height, width, batch = x.shape
-    if kernel == 1:
-        return x.reshape(lanes, channels, -1), height, width
-    pad = kernel // 2
-    padded = x.new_zeros(lanes, channels, height + 2 * pad, width + 2 * pad, batch)
-    padded[:, :, pad : pad + height, pad : pad + width] = x
-    view = padded.unfold(2, kernel, stride).unfold(3, kernel, stride)  # (L, C, H', W', B, k, k)
+    pad_h, pad_w = kernel[0] // 2, kernel[1] // 2
+    padded = x.new_zeros(lanes, channels, height + 2 * pad_h, width + 2 * pad_w, batch)
+    padded[:, :, pad_h : pad_h + height, pad_w : pad_w + width] = x
+    view = padded.unfold(2, kernel[0], stride[0]).unfold(3, kernel[1], stride[1])  # (L, C, H', W', B, k, k)
     out_height, out_width = view.shape[2], view.shape[3]
-    columns = view.permute(0, 1, 5, 6, 2, 3, 4).reshape(lanes, channels * kernel * kernel, -1)
+    columns = view.permute(0, 1, 5, 6, 2, 3, 4).reshape(lanes, channels * kernel[0] * kernel[1], -1)
     return columns, out_height, out_width
 
 
-def convolve(x: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
+def convolve(x: Tensor, weight: Tensor, stride: Pair = (1, 1)) -> Tensor:
     """Convolution of every lane with its own weight (L, C', C, k, k): (L, C, H, W, B) -> (L, C', H', W', B)."""
-    columns, height, width = patches(x, weight.shape[-1], stride)
+    columns, height, width = patches(x, (weight.shape[3], weight.shape[4]), stride)
     out = torch.bmm(weight.flatten(2), columns)
     return out.view(x.shape[0], weight.shape[1], height, width, x.shape[-1])
 
 
-def convolve_input_gradient(gradient: Tensor, weight: Tensor, stride: int, height: int, width: int) -> Tensor:
+def convolve_input_gradient(gradient: Tensor, weight: Tensor, stride: Pair, height: int, width: int) -> Tensor:
     """Adjoint of `convolve` in its input: (L, C', H', W', B) -> (L, C, H, W, B)."""
-    lanes, _, channels, kernel, _ = weight.shape
+    lanes, _, channels, kernel_h, kernel_w = weight.shape
     batch = gradient.shape[-1]
-    if stride == 1:
+    if stride == (1, 1):
         return convolve(gradient, weight.flip(3, 4).transpose(1, 2))
-    pad = kernel // 2
+    pad_h, pad_w = kernel_h // 2, kernel_w // 2
     columns = torch.bmm(weight.flatten(2).transpose(1, 2), gradient.flatten(2))
-    columns = columns.view(lanes, channels, kernel, kernel, *gradient.shape[2:])
-    padded = gradient.new_zeros(lanes, channels, height + 2 * pad, width + 2 * pad, batch)
-    rows, cols = stride * gradient.shape[2], stride * gradient.shape[3]
-    for i in range(kernel):
-        for j in range(kernel):
-            padded[:, :, i : i + rows : stride, j : j + cols : stride] += columns[:, :, i, j]
-    return padded[:, :, pad : pad + height, pad : pad + width]
+    columns = columns.view(lanes, channels, kernel_h, kernel_w, *gradient.shape[2:])
+    # The last window may begin where less than a whole stride is left.
+    tall, wide = stride[0] * gradient.shape[2] + kernel_h - 1, stride[1] * gradient.shape[3] + kernel_w - 1
+    padded = gradient.new_zeros(lanes, channels, tall, wide, batch)
+    rows, cols = stride[0] * gradient.shape[2], stride[1] * gradient.shape[3]
+    for i in range(kernel_h):
+        for j in range(kernel_w):
+            padded[:, :, i : i + rows : stride[0], j : j + cols : stride[1]] += columns[:, :, i, j]
+    return padded[:, :, pad_h : pad_h + height, pad_w : pad_w + width]
 
 
-def convolve_weight_gradient(gradient: Tensor, x: Tensor, kernel: int, stride: int) -> Tensor:
+def convolve_weight_gradient(gradient: Tensor, x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
     """Adjoint of `convolve` in its weight, summed over the batch: (L, C', C, k, k)."""
     columns, _, _ = patches(x, kernel, stride)
     out = torch.bmm(gradient.flatten(2), columns.transpose(1, 2))
-    return out.view(x.shape[0], gradient.shape[1], x.shape[1], kernel, kernel)
+    return out.view(x.shape[0], gradient.shape[1], x.shape[1], *kernel)
+
+
+def convolve_single_gradients(gradients: Tensor, x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
+    """Adjoint of `convolve` in its weight where all lanes have the input (C, H, W, B), example by example.
+
+    (T, L, C', H', W', B) -> (T, L, C', C, k, k, B): one matrix product an image for all lanes.
+    """
+    columns, _, _ = patches(x[None], kernel, stride)
+    batch = x.shape[-1]
+    seen = columns.view(columns.shape[1], -1, batch).permute(2, 1, 0)  # (B, H'*W', C*k*k)
+    signal = gradients.flatten(3, 4).flatten(0, 2).permute(2, 0, 1)  # (B, T*L*C', H'*W')
+    found = torch.bmm(signal.contiguous(), seen)
+    return found.permute(1, 2, 0).view(*gradients.shape[:3], x.shape[0], *kernel, batch)
 
 
 def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,15 +82,15 @@ def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
     flat = x.flatten(2)
     centred = flat - flat.mean(2, keepdim=True)
     scale = ((centred * centred).mean(2, keepdim=True) + BATCH_NORM_EPS).rsqrt()
-    return (centred * scale).view(x.shape), scale
+    return centred.mul_(scale).view(x.shape), scale
 
 
 def normalise_gradient(gradient: Tensor, normalised: Tensor, scale: Tensor) -> Tensor:
     """Adjoint of `normalise`; ``gradient`` (T, L, C, H, W, B) holds T cotangents of the same forward pass."""
     flat, hat = gradient.flatten(3), normalised.flatten(2)
-    shift = flat.mean(3, keepdim=True)
     slope = (flat * hat).mean(3, keepdim=True)
-    return ((flat - shift - hat * slope) * scale).view(gradient.shape)
+    out = flat - flat.mean(3, keepdim=True)  # the rest in place: fresh memory is what costs most here
+    return out.addcmul_(hat, slope, value=-1).mul_(scale).view(gradient.shape)
 
 
 def box_sum(x: Tensor) -> Tensor:

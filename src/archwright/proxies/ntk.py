@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from archwright.proxies.records import LayerRecord
+from archwright.proxies.records import Geometry, LayerRecord
 
 EIGENVALUE_FLOOR = 1e-7
 """Smallest eigenvalue, relative to the largest, that kappa believes: Theta is float32, below this it is rounding."""
@@ -46,6 +46,10 @@ def per_example_gradients(record: LayerRecord, gradients: Tensor) -> list[Tensor
     """
     lanes, examples, out_channels = gradients.shape[:3]
     groups = record.geometry.groups
+    if record.geometry == Geometry() and record.weight.shape[-2:] == (1, 1):
+        seen_once = record.inputs.reshape(lanes * examples, record.inputs.shape[2], -1)
+        product = torch.bmm(gradients.reshape(lanes * examples, out_channels, -1), seen_once.transpose(1, 2))
+        return [product.view(lanes, examples, -1)]
     signal = gradients.permute(0, 1, 3, 4, 2).reshape(lanes * examples, -1, groups, out_channels // groups)
     if groups == 1 and record.geometry.stride == (1, 1) and record.geometry.dilation == (1, 1):
         seen = _kernel_row_patches(record)

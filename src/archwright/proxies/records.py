@@ -2,7 +2,7 @@
 
 A record describes one convolution or linear weight of ``A`` architectures at once: every tensor has a leading axis over
 architectures, then (for activations) one over the m examples of the batch. `archwright.proxies.modules` fills records
-from any `nn.Module` with ``A = 1``; `archwright.proxies.stacked` fills them from many networks run in one tensor
+from any `nn.Module` with ``A = 1``; `archwright.proxies.program` fills them from many networks run in one tensor
 program.
 """
 
@@ -42,7 +42,8 @@ class LayerRecord:
         weight_gradient: like ``weight``, of the batch-mean loss.
         logit_gradients: (A, m, C', H', W') of the sum over the batch of the true-class logits.
         jacobian: (A, m, *weight) per-example gradients of the true-class logit, where the contraction of ``inputs``
-            with ``logit_gradients`` is not asked for (``exact``) or not possible (a weight used several times).
+            with ``logit_gradients`` is not asked for (``exact``), not possible (a weight used several times) or done
+            already (a producer that knows a cheaper way).
         hessian_weight: like ``weight``, this layer's part of H @ theta for the batch-mean loss.
         half_gradients: (A, 2, *weight) of the mean loss of the first and of the second half of the batch.
         outputs: (A, m, C', H', W') what the layer gave; None: recomputed from ``inputs``.

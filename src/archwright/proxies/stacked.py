@@ -1,13 +1,7 @@
 """Tens of NAS-Bench-201 networks in one tensor program, as layer records for the training-free metrics.
 
 The networks of a chunk share everything but their cells' operations. For every cell and source node, the (network,
-edge) pairs that carry one operation are gathered into lanes (`archwright.proxies.lanes`) and run together; forward and
-backward are written out by hand, and the two cotangents (batch-mean loss, summed true-class logits) go backward
-through one forward pass side by side.
-
-Weights come from common random numbers: those of a layer depend on the seed and the layer's place alone, so that all
-architectures with an operation on an edge share its weights. Scores then differ by the architecture and not by
-the draw, and a network scores the same whatever it is stacked with.
+edge) pairs that carry one operation are gathered into lanes and run together (`archwright.proxies.program`).
 """
 
 from __future__ import annotations
@@ -18,24 +12,24 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from archwright.errors import InputError
 from archwright.proxies import lanes
 from archwright.proxies.batches import check_batch
-from archwright.proxies.blocks import folded, random_signs
-from archwright.proxies.initialise import Initialisation, weight_scale
+from archwright.proxies.initialise import Initialisation
 from archwright.proxies.metrics import Pass, Proxy, Tally
-from archwright.proxies.records import BlockRecord, Geometry, InputRecord, LayerRecord, Need, ReluRecord
+from archwright.proxies.program import PLAIN, Conv, Program, SharedWeights, Weights, run_passes
+from archwright.proxies.records import Geometry
 from archwright.spaces.base import Architecture
 from archwright.spaces.nasbench201 import Cell201
 
 NONE, SKIP, CONV_1X1, CONV_3X3, AVG_POOL = range(5)
 EDGES = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 """(source, target) of the six edges in the order of the NAS-Bench-201 table."""
+WINDOW, HALVING = Geometry(padding=(1, 1)), Geometry((2, 2), (1, 1))
+"""Of 3x3 convolutions."""
 
 
 @dataclass(frozen=True)
@@ -53,39 +47,6 @@ def operations_of(architectures: Sequence[Architecture]) -> NDArray[np.int64] | 
     return np.array([cell.operations for cell in cells]) if len(cells) == len(architectures) else None
 
 
-Weights = Callable[[str, tuple[int, ...]], Tensor]
-"""From the name of a layer and the shape (C', C, k, k) to its weight."""
-
-
-class SharedWeights:
-    """Convolution weights by layer name, drawn once per (seed, name) and shared by all architectures."""
-
-    def __init__(self, seed: int, initialisation: Initialisation = "lecun") -> None:
-        self.seed, self.initialisation = seed, initialisation
-        self._drawn: dict[str, Tensor] = {}
-
-    def __call__(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """The weight called ``name`` of shape (C', C, k, k)."""
-        if name not in self._drawn:
-            words = np.random.SeedSequence([self.seed, *name.encode()]).generate_state(2)
-            generator = torch.Generator().manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
-            self._drawn[name] = torch.randn(shape, generator=generator) * weight_scale(shape, self.initialisation)
-        return self._drawn[name]
-
-
-@dataclass(frozen=True)
-class _Conv:
-    """One stacked convolution of the forward pass, with what its backward pass needs."""
-
-    name: str
-    rows: Tensor
-    inputs: Tensor
-    weight: Tensor
-    stride: int = 1
-    normalised: Tensor | None = None
-    scale: Tensor | None = None
-
-
 @dataclass(frozen=True)
 class _Move:
     """The lanes of one operation leaving one node: network, target node and the convolution that ran, if any."""
@@ -93,103 +54,71 @@ class _Move:
     operation: int
     rows: Tensor
     targets: Tensor
-    convolution: _Conv | None = None
+    convolution: Conv | None = None
 
 
-class _Program:
+class _Program(Program):
     """Forward and backward of A stacked networks.
 
     Every part of `forward` puts its own backward step on the tape. A step takes T cotangents (T, A, C, H, W, B) of the
-    part's output, hands the records of its layers to ``tally`` and returns the cotangents of its input.
+    part's output, hands the records of its layers to the tally and returns the cotangents of its input.
     """
 
-    def __init__(self, operations: Tensor, weights: Weights, scale: ProxyScale, tally: Tally, kind: Pass) -> None:
-        self.operations, self.weights, self.scale, self.tally, self.kind = operations, weights, scale, tally, kind
-        self.rows = torch.arange(len(operations), device=operations.device)
-        self.batch_norm = kind != "synflow"
-        needs = tally.needs()
-        self.patterns = kind == "data" and "relu" in needs
-        self.cotangents = [name for name in ("loss", "logit", "input") if name in needs] if kind == "data" else ["loss"]
-        if not self.cotangents and any(proxy.term and proxy.reads == "data" for proxy in tally.proxies):
-            self.cotangents = ["loss"]  # layers are recorded on the way back, also where they are only counted
-        self.recording = True
-        self.wanted: frozenset[str] = frozenset(needs & {"features", "jumps"}) if kind == "data" else frozenset()
-        self.features: list[Tensor] = []
+    def __init__(self, operations: Tensor, scale: ProxyScale, weights: Weights, tally: Tally, kind: Pass) -> None:
+        super().__init__(torch.arange(len(operations), device=operations.device), weights, tally, kind)
+        self.operations, self.scale = operations, scale
         self.tape: list[Callable[[Tensor], Tensor]] = []
 
     def forward(self, images: Tensor) -> Tensor:
         """Images (C, H, W, B) to logits (A, classes, B)."""
-        x = self._block(self._stem(images))
+        x = self.block(self._stem(images))
         for stage in range(3):
             if stage:
-                x = self._block(self._reduction(x, f"reduction{stage}"))
+                x = self.block(self._reduction(x, f"reduction{stage}"))
             for number in range(self.scale.cells):
-                x = self._block(self._cell(x, f"cell{stage}.{number}"))
+                x = self.block(self._cell(x, f"cell{stage}.{number}"))
         return self._head(x)
 
-    def _block(self, x: Tensor) -> Tensor:
-        if self.wanted:
-            self.features.append(x)
-        return x
-
-    def describe_blocks(self, seed: int) -> None:
-        """Records of all blocks; ``jumps`` sends random signs through each block's own backward step."""
-        self.recording = False
-        for number, features in enumerate(self.features):
-            signs = signals = None
-            if number and "jumps" in self.wanted:
-                drawn = random_signs(seed, number, tuple(features.shape[1:])).to(features)
-                back = self.tape[number](drawn.expand(1, *features.shape))[0]
-                signs, signals = drawn.flatten(1), folded(back, *features.shape[2:4])
-            blocks = len(self.features)
-            self.tally.add_block(BlockRecord(self.rows, number, blocks, features.flatten(2), signs, signals))
-        self.recording = True
-        self.features.clear()
+    def through_block(self, number: int, gradients: Tensor) -> Tensor:
+        """Blocks have their steps at their own places of the tape."""
+        return self.tape[number](gradients)
 
     def backward(self, gradients: Tensor) -> None:
         """Cotangents (T, A, classes, B) of the logits, back through the tape; activations are freed on the way."""
         while self.tape:
             gradients = self.tape.pop()(gradients)
 
-    def _weight(self, name: str, *shape: int) -> Tensor:
-        """One weight for every network: (A, C', C, k, k), a view of the shared draw."""
-        return self.weights(name, shape).expand(len(self.rows), *shape)
+    def release(self) -> None:
+        """Clear the tape."""
+        self.tape.clear()
 
     def _stem(self, images: Tensor) -> Tensor:
-        # All networks share the stem's weight, so it runs once; only its gradient differs between them.
-        weight = self._weight("stem", self.scale.channels, images.shape[0], 3, 3)
-        out, conv = self._convolve(images[None], weight[:1], "stem", self.rows[:1])
+        out, leave = self.stem(images, self.scale.channels)
 
         def back(gradients: Tensor) -> Tensor:
-            everyone = images.expand(len(self.rows), *images.shape)
-            wanted = "input" in self.cotangents
-            own = replace(conv, rows=self.rows, inputs=everyone, weight=weight)
-            found = self._convolve_back(gradients, own, want_input=wanted)
-            if wanted:
-                slope = found[self.cotangents.index("input")]
-                self.tally.add_input(InputRecord(self.rows, _examples_first(slope)))
-            return found
+            leave(gradients)
+            return gradients
 
         self.tape.append(back)
-        return out.expand(len(self.rows), *out.shape[1:])
+        return out
 
     def _reduction(self, x: Tensor, name: str) -> Tensor:
         """Residual block that halves the map and doubles the channels; its shortcut has no batch norm."""
         narrow, wide = x.shape[1], 2 * x.shape[1]
-        self._pattern(x)
-        weight = self._weight(f"{name}.first", wide, narrow, 3, 3)
-        middle, first = self._convolve(x.relu(), weight, f"{name}.first", self.rows, stride=2)
-        self._pattern(middle)
-        weight = self._weight(f"{name}.second", wide, wide, 3, 3)
-        out, second = self._convolve(middle.relu(), weight, f"{name}.second", self.rows)
+        self.pattern(x, self.rows)
+        weight = self.common_weight(f"{name}.first", wide, narrow, 3, 3)
+        middle, first = self.convolve(x.relu(), weight, f"{name}.first", self.rows, HALVING)
+        self.pattern(middle, self.rows)
+        weight = self.common_weight(f"{name}.second", wide, wide, 3, 3)
+        out, second = self.convolve(middle.relu(), weight, f"{name}.second", self.rows, WINDOW)
         pooled = lanes.halve(x)
-        weight = self._weight(f"{name}.shortcut", wide, narrow, 1, 1)
-        around, shortcut = self._convolve(pooled, weight, f"{name}.shortcut", self.rows, norm=False)
+        weight = self.common_weight(f"{name}.shortcut", wide, narrow, 1, 1)
+        around, shortcut = self.convolve(pooled, weight, f"{name}.shortcut", self.rows, norm=False)
 
         def back(gradients: Tensor) -> Tensor:
-            through = self._convolve_back(gradients, second) * (middle > 0)
-            through = self._convolve_back(through, first) * (x > 0)
-            short = self._convolve_back(gradients, shortcut) / 4
+            through = self.convolve_back(gradients, second) * (middle > 0)
+            through = self.convolve_back(through, first) * (x > 0)
+            short = self.convolve_back(gradients, shortcut) / 4
             return through + short.repeat_interleave(2, 3).repeat_interleave(2, 4)
 
         self.tape.append(back)
@@ -198,13 +127,13 @@ class _Program:
     def _head(self, x: Tensor) -> Tensor:
         """Batch norm, ReLU, global average pool and the linear classifier (its bias is zero)."""
         hat, scale = lanes.normalise(x) if self.batch_norm else (x, None)
-        self._pattern(hat)
+        self.pattern(hat, self.rows)
         pooled = hat.relu().mean((2, 3), keepdim=True)
-        weight = self._weight("classifier", self.scale.classes, x.shape[1], 1, 1)
-        logits, linear = self._convolve(pooled, weight, "classifier", self.rows, norm=False)
+        weight = self.common_weight("classifier", self.scale.classes, x.shape[1], 1, 1)
+        logits, linear = self.convolve(pooled, weight, "classifier", self.rows, norm=False)
 
         def back(gradients: Tensor) -> Tensor:
-            spread = self._convolve_back(gradients[:, :, :, None, None], linear) / (x.shape[2] * x.shape[3])
+            spread = self.convolve_back(gradients[:, :, :, None, None], linear) / (x.shape[2] * x.shape[3])
             spread = spread * (hat > 0)
             return spread if scale is None else lanes.normalise_gradient(spread, hat, scale)
 
@@ -217,7 +146,7 @@ class _Program:
         flat = nodes.flatten(0, 1)
         tape = []
         for source in range(3):
-            self._pattern(nodes[source], self._convolutions_leaving(source))
+            self.pattern(nodes[source], self.rows, self._convolutions_leaving(source))
             moves = [self._run(nodes[source], move, f"{name}.node{source}") for move in self._moves(source)]
             for move, value in moves:
                 flat.index_add_(0, move.targets * len(x) + move.rows, value)
@@ -234,7 +163,7 @@ class _Program:
             for move in moves:
                 back = flat.index_select(1, move.targets * count + move.rows)
                 if move.convolution is not None:
-                    behind_relu.index_add_(1, move.rows, self._convolve_back(back, move.convolution))
+                    behind_relu.index_add_(1, move.rows, self.convolve_back(back, move.convolution))
                     continue
                 if move.operation == AVG_POOL:
                     back = lanes.box_sum(back * lanes.inverse_counts(back))
@@ -265,7 +194,8 @@ class _Program:
         drawn = torch.stack(
             [self.weights(f"{name}.to{t}.conv{kernel}", (width, width, kernel, kernel)) for t in range(first, 4)]
         )
-        out, conv = self._convolve(x.relu(), drawn[move.targets - first], f"{name}.conv{kernel}", move.rows)
+        geometry = PLAIN if kernel == 1 else WINDOW
+        out, conv = self.convolve(x.relu(), drawn[move.targets - first], f"{name}.conv{kernel}", move.rows, geometry)
         return replace(move, convolution=conv), out
 
     def _convolutions_leaving(self, source: int) -> Tensor:
@@ -273,65 +203,6 @@ class _Program:
         edges = [index for index, (start, _) in enumerate(EDGES) if start == source]
         chosen = self.operations[:, edges]
         return ((chosen == CONV_1X1) | (chosen == CONV_3X3)).sum(1)
-
-    def _pattern(self, x: Tensor, times: Tensor | None = None) -> None:
-        if self.patterns:
-            active = (x > 0).flatten(1, 3).transpose(1, 2)
-            self.tally.add_pattern(ReluRecord(self.rows, active, x.new_ones(len(x)) if times is None else times))
-
-    def _convolve(
-        self, x: Tensor, weight: Tensor, name: str, rows: Tensor, stride: int = 1, norm: bool = True
-    ) -> tuple[Tensor, _Conv]:
-        out = lanes.convolve(x, weight, stride)
-        if not (norm and self.batch_norm):
-            return out, _Conv(name, rows, x, weight, stride)
-        hat, scale = lanes.normalise(out)
-        return hat, _Conv(name, rows, x, weight, stride, hat, scale)
-
-    def _convolve_back(self, gradients: Tensor, conv: _Conv, want_input: bool = True) -> Tensor:
-        """Cotangents (T, L, C', H', W', B) of the output to those of the input, recording the layer on the way."""
-        if conv.normalised is not None and conv.scale is not None:
-            gradients = lanes.normalise_gradient(gradients, conv.normalised, conv.scale)
-        if self.recording:
-            self._record(gradients, conv)
-        if not want_input:
-            return gradients
-        weight = conv.weight.repeat(len(gradients), 1, 1, 1, 1)
-        height, width = conv.inputs.shape[2:4]
-        back = lanes.convolve_input_gradient(gradients.flatten(0, 1), weight, conv.stride, height, width)
-        return back.view(*gradients.shape[:2], *back.shape[1:])
-
-    def _record(self, gradients: Tensor, conv: _Conv) -> None:
-        parts = dict(zip(self.cotangents, gradients, strict=True))
-        kernel = conv.weight.shape[-1]
-        found: dict[str, Any] = {}
-        if "loss" in parts:
-            product = lanes.convolve_weight_gradient(parts["loss"], conv.inputs, kernel, conv.stride)
-            if self.kind == "hessian":
-                found["hessian_weight"] = _tangent(product)
-            found["weight_gradient"] = _primal(product)
-            found["loss_gradients"] = _examples_first(parts["loss"])
-        if "logit" in parts:
-            found["logit_gradients"] = _examples_first(parts["logit"])
-        geometry = Geometry((conv.stride, conv.stride), (kernel // 2, kernel // 2))
-        shape = (gradients.shape[3], gradients.shape[4])
-        inputs, weight = _examples_first(conv.inputs), _primal(conv.weight)
-        self.tally.add(LayerRecord(conv.name, conv.rows, geometry, inputs, weight, shape, **found), self.kind)
-
-
-def _examples_first(x: Tensor) -> Tensor:
-    """(L, C, H, W, B) seen as (L, B, C, H, W); nothing is copied."""
-    return _primal(x).permute(0, 4, 1, 2, 3)
-
-
-def _primal(x: Tensor) -> Tensor:
-    primal: Tensor = forward_ad.unpack_dual(x).primal  # type: ignore[no-untyped-call]
-    return primal
-
-
-def _tangent(x: Tensor) -> Tensor:
-    tangent: Tensor | None = forward_ad.unpack_dual(x).tangent  # type: ignore[no-untyped-call]
-    return torch.zeros_like(x) if tangent is None else tangent
 
 
 @torch.no_grad()
@@ -376,86 +247,16 @@ def score_stacked(
     parts = []
     for rows in np.array_split(order, max(1, -(-len(order) // stack))):
         tally = Tally(proxies, len(rows))
-        _run_passes(chosen[rows], images, labels, draw, scale, tally, seed)
+        some = chosen[rows]
+
+        def make(weights: Weights, tally: Tally, kind: Pass, some: Tensor = some) -> Program:
+            here = some.cpu() if kind == "synflow" else some  # its weights and image are there
+            return _Program(here, scale, weights, tally, kind)
+
+        run_passes(make, images, labels, draw, tally, seed)
         parts.append({name: score.numpy() for name, score in tally.scores(len(labels)).items()})
     back = np.argsort(order)
     return {proxy.name: np.concatenate([part[proxy.name] for part in parts])[back] for proxy in proxies}
-
-
-def _run_passes(
-    operations: Tensor, images: Tensor, labels: Tensor, draw: Weights, scale: ProxyScale, tally: Tally, seed: int
-) -> None:
-    """One forward and backward for the data metrics, one with tangents for grasp, one in float64 for synflow."""
-    needs = tally.needs()
-    batch = images.permute(1, 2, 3, 0).contiguous()
-    if needs - {"synflow", "hessian", "halves"} or not needs:
-        program = _Program(operations, draw, scale, tally, "data")
-        logits = program.forward(batch)
-        if program.wanted:
-            program.describe_blocks(seed)
-        if program.cotangents:
-            program.backward(torch.stack([_cotangent(kind, logits, labels) for kind in program.cotangents]))
-        program.tape.clear()  # it refers to the program, and the program to it
-    if "halves" in needs:
-        _run_halves(operations, batch, labels, draw, scale, tally)
-    if "hessian" in needs:
-        with forward_ad.dual_level():
-            # The tangent of the weight gradient along theta is H theta.
-            program = _Program(operations, lambda n, s: _dual(draw(n, s)), scale, tally, "hessian")
-            logits = program.forward(batch)
-            program.backward(_cotangent("loss", logits, labels)[None])
-    if "synflow" in needs:
-        # on the CPU, because not every accelerator has float64
-        program = _Program(operations.cpu(), lambda n, s: draw(n, s).cpu().double().abs(), scale, tally, "synflow")
-        logits = program.forward(torch.ones(*batch.shape[:3], 1, dtype=torch.float64))
-        program.backward(torch.ones_like(logits)[None])
-
-
-class _Kept(Tally):
-    """Keeps the weight gradients of all layers instead of adding anything up."""
-
-    def __init__(self, architectures: int) -> None:
-        super().__init__([], architectures)
-        self.records: list[LayerRecord] = []
-
-    def needs(self) -> set[Need]:
-        """The loss."""
-        return {"loss"}
-
-    def add(self, record: LayerRecord, kind: Pass) -> None:
-        """Keep it, without the activations."""
-        self.records.append(replace(record, inputs=record.weight, loss_gradients=None))
-
-
-def _run_halves(
-    operations: Tensor, batch: Tensor, labels: Tensor, draw: Weights, scale: ProxyScale, tally: Tally
-) -> None:
-    """A forward and backward pass of each half of the batch; both halves' gradients together are a record."""
-    half, kept = len(labels) // 2, []
-    for part in (slice(0, half), slice(half, 2 * half)):
-        keep = _Kept(len(operations))
-        program = _Program(operations, draw, scale, keep, "data")
-        logits = program.forward(batch[..., part].contiguous())
-        program.backward(_cotangent("loss", logits, labels[part])[None])
-        kept.append(keep.records)
-    for first, second in zip(*kept, strict=True):
-        assert first.weight_gradient is not None
-        assert second.weight_gradient is not None
-        both = torch.stack([first.weight_gradient, second.weight_gradient], 1)
-        tally.add(replace(first, half_gradients=both), "halves")
-
-
-def _cotangent(kind: str, logits: Tensor, labels: Tensor) -> Tensor:
-    """Gradient at the logits (A, classes, B) of the mean cross entropy, of all true-class logits, or of all logits."""
-    if kind == "input":
-        return torch.ones_like(logits)
-    truth = F.one_hot(labels, logits.shape[1]).T.to(logits.dtype).expand(logits.shape)
-    return (logits.softmax(1) - truth) / len(labels) if kind == "loss" else truth
-
-
-def _dual(weight: Tensor) -> Tensor:
-    dual: Tensor = forward_ad.make_dual(weight, weight)  # type: ignore[no-untyped-call]
-    return dual
 
 
 def _checked(operations: NDArray[np.integer[Any]], images: Tensor, labels: Tensor, scale: ProxyScale) -> Tensor:

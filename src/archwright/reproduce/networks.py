@@ -35,7 +35,7 @@ from archwright.spaces.cells import CellPair, parse_cell_pair
 from archwright.spaces.nasbench101 import Cell101, build_network, parse_cell101
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
 
-CHUNK, PAIRS_CHUNK, STACKED_CHUNK = 8, 24, 256
+CHUNK, PAIRS_CHUNK, STACKED_CHUNK = 8, 48, 256
 """Architectures a work item: built one by one, or run stacked (cells of DARTS, of NAS-Bench-201)."""
 
 
