@@ -4,8 +4,8 @@
    is below it on validation where the whole network keeps the limit.
 2. ``table``: which image sizes the limits allow, and one latency table for them.
 3. ``plan``: training steps are timed, and the passes over the images are counted, cut to the minutes there are.
-4. ``trunk``: the whole network is fine-tuned at the largest size at which it keeps a limit. All others start from it:
-   what was learnt at a large size is worth more at a small one than as much training there.
+4. ``trunk``: the whole network is fine-tuned at the largest size, even where it keeps no limit there. All others start
+   from it: what was learnt at a large size is worth more at a small one than as much training there.
 5. ``changes``: what each single change of it costs: fewer blocks, smaller expansions in the last stages.
 6. ``train``: for each limit the whole network at the largest size at which it keeps it, which is what one would take
    without a search, and the most promising of the exact best thinner networks at larger sizes; each is tuned by itself,
@@ -71,7 +71,7 @@ FIXED_SECONDS, IMAGE_MS = 75.0, 18.0
 """What a search takes beside training, and an image of a training step, on one core: an estimate before timing."""
 KEPT_BACK = 0.08
 """Part of the minutes that is kept for timing, testing and saving."""
-TIMED_STEP = 3
+TIMED_STEP = 2
 """Repeats of a timed training step."""
 
 
@@ -86,7 +86,7 @@ class TuningPlan(StageResult):
     """Steps of every training, and what they were counted by.
 
     Attributes:
-        step_ms: of the whole network, by size.
+        step_ms: of the whole network, by size: those that are searched and the trunk's.
         factor: how much longer or shorter trainings are than usual, by the minutes there are.
         seconds: of all these trainings together, at most.
         trunk_size: that the whole network is fine-tuned at.
@@ -232,17 +232,22 @@ class PretrainedPlan:
         data = self.context.task.data
         shape = (data.image_channels, data.image_size, data.image_size)
         plain = measure(PlainNetwork(data), shape, self._timing()).median_ms
-        return StepTimes({size: self._step_ms(size) for size in self.tables.result.sizes}, plain)
+        sizes = sorted({*self.tables.result.sizes, self._trunk_size})
+        return StepTimes({size: self._step_ms(size) for size in sizes}, plain)
+
+    @property
+    def _trunk_size(self) -> int:
+        """The largest that the images allow."""
+        return self.tables.allowed[-1]
 
     def counted(self, times: StepTimes, left: float, patience: float) -> TuningPlan:
         """Steps of every training: what fits into ``left`` seconds, at most ``patience`` times the usual ones."""
         images, batch = len(self.context.task.data.train), self.tuner.recipe.batch_size
         usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in (TRUNK_EPOCHS, TUNED_EPOCHS)]
         sizes, whole = self.tables.result.sizes, self._whole_sizes()
-        size = max(filter(None, whole), default=sizes[0])
-        mean = float(np.mean(list(times.whole.values())))
+        size, quickest = self._trunk_size, min(times.whole.values())
         thinner = sum(CANDIDATES - (own is not None) for own in whole if own != sizes[-1])
-        tuned_ms = (thinner + 1) * mean  # the plain network beside has as long as a candidate
+        tuned_ms = thinner * float(np.mean([times.whole[own] for own in sizes])) + quickest  # the plain network beside
         tuned_ms += sum(times.whole[own] for own in {*whole} - {size, None} if own)
         seconds = (usual[0] * times.whole[size] + usual[1] * tuned_ms) / 1000
         factor = float(np.clip(left / seconds, 0.05, patience))
@@ -254,7 +259,7 @@ class PretrainedPlan:
             trunk_size=size,
             trunk_steps=trunk,
             tuned_steps=own,
-            plain_steps=max(1, round(own * mean / times.plain)),
+            plain_steps=max(1, round(own * quickest / times.plain)),
         )
 
     def _whole_sizes(self) -> list[int | None]:
@@ -285,7 +290,7 @@ class PretrainedPlan:
 
     @property
     def plain_steps(self) -> int:
-        """Steps of the plain network beside: what fits into the time of one candidate."""
+        """Steps of the plain network beside: what fits into the time of the quickest candidate."""
         return self.plan.plain_steps
 
     # --- training ---
@@ -307,7 +312,7 @@ class PretrainedPlan:
     def _trunk(self) -> TrunkResult:
         plan = self.plan
         known = {space: self._whole(space) for space in self.spaces}
-        trained = self.tuner.trunk(known, plan.trunk_size, plan.trunk_steps)
+        trained = self.tuner.trunk(self.tables.space(plan.trunk_size), plan.trunk_steps, known)
         found = {one.image_size: one.validation_accuracy for one in trained}
         shown = ", ".join(f"{accuracy:.1f} % at {size} px" for size, accuracy in found.items())
         self.context.progress.say(
