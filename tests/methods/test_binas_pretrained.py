@@ -17,16 +17,19 @@ from PIL import Image
 import archwright as aw
 from archwright.costs.limits import met
 from archwright.data import Batches
+from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted
 from archwright.methods.binas import method, sizes, tuning
 from archwright.methods.binas.method import start_of
-from archwright.methods.binas.pretrained import FLOOR, PretrainedPlan, most_promising, single_changes
+from archwright.methods.binas.pretrained import FLOOR, PretrainedPlan, better, most_promising, single_changes
 from archwright.methods.binas.sizes import searched, sizes_for
 from archwright.models import load_classifier, load_member
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
+from archwright.search.configuration import Configuration
+from archwright.search.context import Context
 from archwright.search.engine import reopened
 from tiny_start import TINY, tiny_start, write_grey_photos
 
@@ -251,6 +254,24 @@ def test_photo_folders_start_from_weights_where_they_are_installed(
     assert start_of(photos) == {}
 
 
+def test_without_the_extra_a_photo_folder_is_told_what_it_would_bring(
+    photos: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device.choose("cpu", 1)
+
+    def could_start(number: int, data: str, **options: Any) -> bool:
+        configuration = Configuration(method="binas", data=data, space="compact", options=options)
+        run = Run.create(tmp_path / f"{number}", configuration.model_dump(), device.describe())
+        return method.Binas(Context(configuration, run, device))._could_start()
+
+    monkeypatch.setattr(method, "installed", lambda _: False)
+    assert could_start(1, photos)
+    assert not could_start(2, photos, pretrained="none")
+    assert not could_start(3, "digits")
+    monkeypatch.setattr(method, "installed", lambda _: True)
+    assert not could_start(4, photos)
+
+
 def test_sizes_follow_the_images_and_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sizes, "SIZES", (48, 64, 96, 128, 160))
     assert sizes_for(32, None) == sizes_for(96, None) == (48, 64, 96, 128)
@@ -260,6 +281,17 @@ def test_sizes_follow_the_images_and_the_limits(monkeypatch: pytest.MonkeyPatch)
     assert searched(lightest, whole, loosest_ms=4.0, tightest_ms=2.0) == [64, 96, 128]
     assert searched(lightest, whole, loosest_ms=1.5, tightest_ms=1.5) == [64, 96]
     assert searched(lightest, whole, loosest_ms=0.1, tightest_ms=0.1) == [48]
+
+
+def test_of_equals_on_validation_the_slower_is_better_then_the_one_of_less_cross_entropy() -> None:
+    def one(accuracy: float, loss: float) -> tuning.Sized:
+        facts = {"name": "a", "origin": "a", "weights": "a", "steps": 1, "costs": {}, "latency_ms": 0.0}
+        return tuning.Sized(
+            **facts, architecture=WHOLE, validation_accuracy=accuracy, losses=np.array([loss]), image_size=16
+        )
+
+    ranked = [better(one(90, 0.1), 3.0), better(one(91, 0.3), 1.0), better(one(91, 0.2), 1.0), better(one(91, 0.4), 2.0)]
+    assert ranked == sorted(ranked)
 
 
 def test_single_changes_are_all_and_only_those() -> None:

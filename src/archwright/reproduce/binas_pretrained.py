@@ -2,8 +2,8 @@
 
 All arms of a data set share one latency table and one plan: the stated seconds of training are turned into steps by
 steps that are timed once, so that a busy machine costs no arm anything. The limits: the whole network at 96 px keeps
-the first, at 128 px the third, and the second is half way between. What an arm chooses by is the validation part; rows
-are on the test part.
+the first, at 128 px the third, and the second is half way between. What an arm chooses by is the validation part, and
+the larger size of equals; rows are on the test part.
 
 - ours: the search, all limits together;
 - resolution: the whole network at each of the sizes, fine-tuned from the same start for an equal share of the seconds
@@ -50,7 +50,7 @@ from archwright.tables.locate import shared_data
 from archwright.training import train
 
 ARMS = ("ours", "resolution", "frozen", "scratch")
-SECONDS = {"photos": 130.0, "cifar": 200.0}
+SECONDS = {"photos": 110.0, "cifar": 200.0}
 """The data sets, and the seconds of training that an arm has, at most."""
 DEFAULT_SEEDS = 3
 BETWEEN = (96, 128)
@@ -249,7 +249,7 @@ class Others:
         best: list[float | None] = []
         for limit in self.limits:
             within = [made[size] for size in sizes if whole_ms(self.plan.tables, size) <= limit]
-            best.append(max(within)[1] if within else None)
+            best.append(max(within)[-1] if within else None)
         return best
 
     def seconds(self) -> float:
@@ -258,16 +258,16 @@ class Others:
         tuned = [plan.step_ms[one.image_size] for name, one in trained.items() if name.startswith("tuned-")]
         return (plan.trunk_steps * plan.step_ms[plan.trunk_size] + plan.tuned_steps * sum(tuned)) / 1000
 
-    def frozen(self, size: int) -> tuple[float, float]:
-        """Validation and test accuracy of the floor at one size."""
+    def frozen(self, size: int) -> tuple[float, int, float]:
+        """Accuracy on validation, size, and accuracy on test, of the floor."""
         return self._kept(f"frozen {size}", size, 0)
 
-    def tuned(self, size: int, sizes: int) -> tuple[float, float]:
+    def tuned(self, size: int, sizes: int) -> tuple[float, int, float]:
         """The same of the whole network, fine-tuned for its share of the seconds."""
         steps = max(1, round(1000 * self.seconds() / sizes / self.plan.plan.step_ms[size]))
         return self._kept(f"tuned {size} for {steps}", size, steps)
 
-    def _kept(self, key: str, size: int, steps: int) -> tuple[float, float]:
+    def _kept(self, key: str, size: int, steps: int) -> tuple[float, int, float]:
         if key not in self.log.done:
             tuner, context = self.plan.tuner, self.plan.context
             network, device = tuner.load(f"floor-{size}"), context.device.name
@@ -277,4 +277,4 @@ class Others:
             parts = ("validation", "test")
             self.log.record(key, [accuracy_of(network, tuner.data(size), part, device).percent for part in parts])
         validation, test = self.log.done[key]
-        return float(validation), float(test)
+        return float(validation), size, float(test)

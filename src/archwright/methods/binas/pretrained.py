@@ -11,7 +11,7 @@
    without a search, and the most promising of the exact best thinner networks at larger sizes; each is tuned by itself,
    as what promises most is not always best.
 7. ``choose``: what was trained is timed, and every limit gets the best on validation within it, so that a looser limit
-   is never worse.
+   is never worse; of equals the slowest.
 
 Steps are counted in the plan, so a killed run goes on to the same answer.
 """
@@ -457,7 +457,7 @@ class PretrainedPlan:
                     "Measure again on a quiet machine: archwright runs resume RUN --remeasure"
                 )
                 within = [min(pool, key=lambda one: known[one.name]["costs"]["latency_ms"])]
-            best = max(within, key=order)
+            best = max(within, key=lambda one: better(one, known[one.name]["costs"]["latency_ms"]))
             fields = {name: value for name, value in known[best.name].items() if name != "costs"}
             chosen.append({"limits": limits, **fields, **self._kept(best)})
         return ChooseResult(models=chosen)
@@ -470,11 +470,13 @@ class PretrainedPlan:
             self.context.run.items("timed"),
         )
         architecture, key = space.parse(one.architecture), f"{one.image_size} {one.architecture}"
+        predicted = self._known(space, space.to_choice(architecture))["costs"]
         if key not in log.done:
             self.context.stop.check()
-            log.record(key, None if clock is None else clock.time(architecture).model_dump())
+            limits = [own["latency_ms"] for own in self.tables.limit_sets if "latency_ms" in own]
+            limit = min((own for own in limits if own >= predicted["latency_ms"]), default=np.inf)
+            log.record(key, None if clock is None else clock.time_within(architecture, limit).model_dump())
         timed = log.done[key]
-        predicted = self._known(space, space.to_choice(architecture))["costs"]
         latency = predicted["latency_ms"] if timed is None else timed["median_ms"]
         return {
             "architecture": one.architecture,
@@ -562,6 +564,14 @@ def most_promising(found: list[Json]) -> list[Json]:
     whole = [one for one in found if one["whole"]][-1:]
     larger = [one for one in found if not whole or one["image_size"] > whole[0]["image_size"]]
     return [*whole, *sorted(larger, key=lambda one: -one["value"])][:CANDIDATES]
+
+
+def better(one: Sized, latency_ms: float) -> tuple[float, float, float]:
+    """The better network has the greater one: accuracy on validation, then latency, then cross entropy.
+
+    On a hundred images equals are common; within a limit the slower of them is larger, and more often right elsewhere.
+    """
+    return one.validation_accuracy, latency_ms, -one.loss
 
 
 def single_changes(space: MbConv) -> dict[tuple[int, ...], StagedChoice]:

@@ -1,6 +1,6 @@
 """Networks of a pretrained start: frozen with a fitted classifier, fine-tuned whole, thinner ones tuned one by one.
 
-Everything goes by what works for pretrained weights: AdamW with a higher rate for the classifier, batch norms that keep
+Everything goes by what works for pretrained weights: AdamW from a classifier that is fitted first, batch norms that keep
 the statistics they came with (recalibrating them destroys a pretrained network), images as the weights were trained on.
 Nothing here reads the clock: how many steps a training has is the plan's, and what is finished is not done again.
 """
@@ -32,8 +32,8 @@ from archwright.supernets.around import supernet_around
 from archwright.supernets.elastic import ElasticSupernet
 from archwright.training import Recipe, train
 
-LEARNING_RATE, HEAD = 3e-4, 10.0
-"""Of AdamW, and how many times that the classifier has."""
+LEARNING_RATE = 3e-4
+"""Of AdamW, for the classifier, too: it is fitted before, and a higher rate undoes that in a few steps."""
 BATCH = 32
 WEIGHT_DECAY = 0.01
 LABEL_SMOOTHING = 0.1
@@ -87,7 +87,6 @@ class Tuner:
             batch_size=min(c.batch_size or BATCH, len(self.context.task.data.train)),
             optimizer="adamw",
             lr=c.lr or LEARNING_RATE,
-            head_lr=HEAD,
             frozen_norms=True,
             weight_decay=WEIGHT_DECAY,
             label_smoothing=LABEL_SMOOTHING,
