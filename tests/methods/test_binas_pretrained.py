@@ -290,7 +290,12 @@ def test_of_equals_on_validation_the_slower_is_better_then_the_one_of_less_cross
             **facts, architecture=WHOLE, validation_accuracy=accuracy, losses=np.array([loss]), image_size=16
         )
 
-    ranked = [better(one(90, 0.1), 3.0), better(one(91, 0.3), 1.0), better(one(91, 0.2), 1.0), better(one(91, 0.4), 2.0)]
+    ranked = [
+        better(one(90, 0.1), 3.0),
+        better(one(91, 0.3), 1.0),
+        better(one(91, 0.2), 1.0),
+        better(one(91, 0.4), 2.0),
+    ]
     assert ranked == sorted(ranked)
 
 

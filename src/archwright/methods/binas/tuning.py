@@ -1,7 +1,7 @@
 """Networks of a pretrained start: frozen with a fitted classifier, fine-tuned whole, thinner ones tuned one by one.
 
-Everything goes by what works for pretrained weights: AdamW from a classifier that is fitted first, batch norms that keep
-the statistics they came with (recalibrating them destroys a pretrained network), images as the weights were trained on.
+Everything goes by what works for pretrained weights: AdamW from a classifier that is fitted first, norms that keep the
+statistics they came with (recalibrating them destroys a pretrained network), images as the weights were trained on.
 Nothing here reads the clock: how many steps a training has is the plan's, and what is finished is not done again.
 """
 
