@@ -10,8 +10,8 @@
 6. ``train``: for each limit the whole network at the largest size at which it keeps it, which is what one would take
    without a search, and the most promising of the exact best thinner networks at larger sizes; each is tuned by itself,
    as what promises most is not always best.
-7. ``choose``: what was trained is timed, and every limit gets the best on validation within it, so that a looser limit
-   is never worse; of equals the slowest.
+7. ``choose``: what was trained is timed, and every limit gets the slowest network within it that validation does not
+   find clearly worse than another, so that a looser limit is never clearly worse.
 
 Steps are counted in the plan, so a killed run goes on to the same answer.
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -61,6 +62,8 @@ FEWEST_STEPS = 30
 """Of a training, however few the images are."""
 LEAST_LOSS = 0.003
 """Cross entropy that a change is thought to cost at least: nothing is left out for the noise of few images."""
+CLEARLY, AS_SLOW = 2.0, 0.9
+"""Standard errors from which on an accuracy is clearly lower; the part of a latency that is nearly as slow."""
 CANDIDATES = 2
 """Networks that are tuned for each limit, at most."""
 MOST_MINUTES = 60.0
@@ -457,10 +460,18 @@ class PretrainedPlan:
                     "Measure again on a quiet machine: archwright runs resume RUN --remeasure"
                 )
                 within = [min(pool, key=lambda one: known[one.name]["costs"]["latency_ms"])]
-            best = max(within, key=lambda one: better(one, known[one.name]["costs"]["latency_ms"]))
+            best = self._preferred(within, [known[one.name]["costs"]["latency_ms"] for one in within])
             fields = {name: value for name, value in known[best.name].items() if name != "costs"}
             chosen.append({"limits": limits, **fields, **self._kept(best)})
         return ChooseResult(models=chosen)
+
+    def _preferred(self, within: list[Sized], latencies: list[float]) -> Sized:
+        """What to take of them; not below the best of frozen features."""
+        floor = max((one.validation_accuracy for one in within if not one.steps), default=0.0)
+        above = [number for number, one in enumerate(within) if one.validation_accuracy >= floor]
+        accuracies = [within[number].validation_accuracy for number in above]
+        count = len(self.context.task.data.validation)
+        return within[above[preferred(accuracies, [latencies[number] for number in above], count)]]
 
     def _timed(self, one: Sized) -> dict[str, Json]:
         """What a network costs by the table, and its latency here; timed once for all networks of one shape."""
@@ -566,12 +577,19 @@ def most_promising(found: list[Json]) -> list[Json]:
     return [*whole, *sorted(larger, key=lambda one: -one["value"])][:CANDIDATES]
 
 
-def better(one: Sized, latency_ms: float) -> tuple[float, float, float]:
-    """The better network has the greater one: accuracy on validation, then latency, then cross entropy.
+def preferred(accuracies: Sequence[float], latencies: Sequence[float], images: int) -> int:
+    """Which network to take, by percentages on so many validation images and by milliseconds.
 
-    On a hundred images equals are common; within a limit the slower of them is larger, and more often right elsewhere.
+    On a hundred images good networks differ by chance more than by merit, and the best of several there is often a thin
+    one that was lucky. Larger networks and images are known to be better. So the slowest is taken of those that are
+    less than two standard errors below the most accurate; where several are nearly as slow, the most accurate of them.
     """
-    return one.validation_accuracy, latency_ms, -one.loss
+    share = (images * max(accuracies) / 100 + 1) / (images + 2)
+    least = max(accuracies) - 100 * CLEARLY * np.sqrt(share * (1 - share) / images)
+    good = [number for number, accuracy in enumerate(accuracies) if accuracy >= least]
+    slowest = max(latencies[number] for number in good)
+    slow = [number for number in good if latencies[number] >= AS_SLOW * slowest]
+    return max(slow, key=lambda number: (accuracies[number], latencies[number]))
 
 
 def single_changes(space: MbConv) -> dict[tuple[int, ...], StagedChoice]:

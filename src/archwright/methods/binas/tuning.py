@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.data import Batches, ImageData, Steps
-from archwright.methods.binas.trunk import Trained
+from archwright.methods.binas.trunk import RESTART, Trained
 from archwright.models import Model, load_member
 from archwright.pretrained import Weights
 from archwright.search.context import Context
@@ -185,15 +185,15 @@ class Tuner:
 
     # --- trainings ---
 
-    def _train(self, name: str, network: nn.Module, size: int, steps: int) -> None:
-        """On images of one size, as the recipe says; interrupted, it goes on."""
+    def _train(self, name: str, network: nn.Module, size: int, steps: int, rate: float = 1.0) -> None:
+        """On images of one size, at so many times the recipe's learning rate; interrupted, it goes on."""
         context, batches = self.context, Steps(self.batches(name, size), steps)
         store = context.run.checkpoints(f"trained/{name}")
         with context.progress.task(f"training {name}", steps) as bar:
             train(
                 network,
                 batches,
-                self.recipe,
+                self.recipe.changed(lr=rate * self.recipe.lr),
                 seed=context.configuration.seed,
                 device=context.device.name,
                 checkpoints=store,
@@ -229,7 +229,7 @@ class Tuner:
         if name not in self.trained():
             network = self.around(space).cut_out(architecture).to(self.context.device.name)
             assert isinstance(network, MbConvNetwork)
-            self._train(name, network, size, steps)
+            self._train(name, network, size, steps, RESTART)
             self._save(name, network, architecture, space)
             self._record(name, network, space, architecture, steps, **known)
             self.context.run.checkpoints(f"trained/{name}").clear()
