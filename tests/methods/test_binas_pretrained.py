@@ -80,6 +80,7 @@ def test_every_limit_is_kept_and_no_answer_is_below_the_floor(finished: Answer) 
     trained = ItemLog(finished.folder / "items" / "trained.jsonl").done
     assert {name.split("-")[0] for name in trained} == {"floor", "trunk", "tuned"}
     for one in finished.models:
+        assert one.details["network"] != "trunk-16"  # the trunk was not trained at that size
         assert met(one.limits, {"latency_ms": one.latency_ms})
         whole = {size: trained[f"trunk-{size}"]["latency_ms"] for size in (16, 24) if f"trunk-{size}" in trained}
         fitting = [size for size, latency in whole.items() if latency <= one.limits["latency_ms"]]

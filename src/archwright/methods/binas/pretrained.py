@@ -70,7 +70,7 @@ MOST_MINUTES = 60.0
 """Of a search that was given none."""
 MOST_PATIENCE = 3.0
 """With minutes to spare trainings are longer, by so many times at most."""
-FIXED_SECONDS, IMAGE_MS = 75.0, 18.0
+FIXED_SECONDS, IMAGE_MS = 60.0, 16.0
 """What a search takes beside training, and an image of a training step, on one core: an estimate before timing."""
 KEPT_BACK = 0.08
 """Part of the minutes that is kept for timing, testing and saving."""
@@ -439,9 +439,10 @@ class PretrainedPlan:
     # --- choosing ---
 
     def _pool(self) -> list[Sized]:
-        """All networks an answer may be: tuned ones, the trunk and the floor at the searched sizes."""
-        sizes = self.tables.result.sizes
-        return [one for one in self.tuner.trained().values() if one.image_size in sizes]
+        """All networks an answer may be, at the searched sizes: the floor, and what was trained at its size."""
+        known, elsewhere = self.tables.result.sizes, {*self.tables.result.sizes} - {self.plan.trunk_size}
+        unfit = {f"trunk-{size}" for size in elsewhere}
+        return [one for one in self.tuner.trained().values() if one.image_size in known and one.name not in unfit]
 
     def _choose(self) -> ChooseResult:
         """Time what was trained, give every limit the best within it, test and save these."""
