@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,11 +303,25 @@ def test_single_changes_are_all_and_only_those() -> None:
     assert changed[1, 1, 0].stages[1][1].expansion == 2
 
 
-def test_what_changes_cost_is_the_loss_of_the_changed_networks(finished: Answer) -> None:
-    searched = reopened(Run.open(finished.folder), Stop(), Progress())
+def plan_of(found: Answer) -> PretrainedPlan:
+    """Of a finished search."""
+    searched = reopened(Run.open(found.folder), Stop(), Progress())
     assert isinstance(searched, method.Binas)
     assert isinstance(searched.plan, PretrainedPlan)
-    tuner, space = searched.plan.tuner, TINY.space(2, 16)
+    return searched.plan
+
+
+def test_frozen_features_are_taken_only_where_nothing_trained_is_as_good(finished: Answer) -> None:
+    plan = plan_of(finished)
+    some = next(iter(plan.tuner.trained().values()))
+    floor, tuned = (replace(some, name=name, steps=steps) for name, steps in (("floor", 0), ("tuned", 9)))
+    for accuracy, taken in ((89.0, "floor"), (90.0, "tuned"), (91.0, "tuned")):
+        within = [replace(floor, validation_accuracy=90.0), replace(tuned, validation_accuracy=accuracy)]
+        assert plan._preferred(within, [2.0, 1.0]).name == taken
+
+
+def test_what_changes_cost_is_the_loss_of_the_changed_networks(finished: Answer) -> None:
+    tuner, space = plan_of(finished).tuner, TINY.space(2, 16)
     choices = [space.to_choice(space.heaviest()), *single_changes(space).values()]
     supernet, part = tuner.around(space), tuner.data(16).validation
     (images,) = (x for x, _ in Batches(tuner.data(16), "validation", len(part), shuffle=False, drop_last=False))

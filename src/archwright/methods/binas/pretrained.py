@@ -467,9 +467,12 @@ class PretrainedPlan:
         return ChooseResult(models=chosen)
 
     def _preferred(self, within: list[Sized], latencies: list[float]) -> Sized:
-        """What to take of them; not below the best of frozen features."""
-        floor = max((one.validation_accuracy for one in within if not one.steps), default=0.0)
-        above = [number for number, one in enumerate(within) if one.validation_accuracy >= floor]
+        """What to take of them: of what was trained, where it is not below the best of frozen features; else these."""
+        floors = [one for one in within if not one.steps]
+        bar = max((one.validation_accuracy for one in floors), default=0.0)
+        above = [number for number, one in enumerate(within) if one.steps and one.validation_accuracy >= bar]
+        if not above:
+            return max(floors, key=order)
         accuracies = [within[number].validation_accuracy for number in above]
         count = len(self.context.task.data.validation)
         return within[above[preferred(accuracies, [latencies[number] for number in above], count)]]
