@@ -47,6 +47,7 @@ class SizedWatch:
     """Instead of a measurement: a microsecond for each thousand of parameters times input pixels."""
 
     def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
+        self.timing = timing
         self.ms = sum(parameter.numel() for parameter in module.parameters()) * shape[1] ** 2 / 1e6
 
     def times_ms(self, repeats: int) -> Any:

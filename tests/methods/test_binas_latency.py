@@ -54,6 +54,43 @@ def test_the_first_network_that_keeps_the_limit_is_taken(factor: float) -> None:
     assert steps >= (factor > 1) + (factor > 1.2)  # at least two for half as much again
 
 
+def test_one_slow_moment_costs_nothing() -> None:
+    least, most = PROBLEM.cost_range("latency_ms")
+    made, calls = clock(1.0), [0]
+    steady = made.latency_of
+
+    def slow_once(architecture: Any) -> Latency:
+        shown = steady(architecture)
+        if architecture == SPACE.lightest():
+            return shown
+        calls[0] += 1
+        return Latency(*[9 * shown.median_ms] * 3) if calls[0] == 1 else shown
+
+    made.latency_of = slow_once  # type: ignore[method-assign]
+    limit = most / MARGIN
+    solution, timed, steps = made.step_down(slowest, {"latency_ms": limit}, least)
+    assert (steps, calls[0]) == (0, 2)
+    assert timed.median_ms == pytest.approx(solution.costs["latency_ms"])
+
+
+def test_the_reference_is_made_ready_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    class Watch:
+        timing = Timing(repeats=3)
+
+        def __init__(self, module: Any, *_: Any) -> None:
+            made.append(module)
+
+        def times_ms(self, repeats: int) -> Any:
+            return np.full(repeats, 2.0)
+
+    monkeypatch.setattr(latency, "Stopwatch", Watch)
+    timing = Clock(SPACE, TABLE, 1.0, Progress(), Stop())
+    assert [timing.time(SPACE.heaviest()).median_ms for _ in range(3)] == [1.0] * 3
+    assert len(made) == 1 + 3
+
+
 def test_the_spread_is_divided_by_the_slowdown_of_the_median_alone() -> None:
     heaviest = SPACE.heaviest()
     timed = clock(2.0, lightest=2.0).time(heaviest)

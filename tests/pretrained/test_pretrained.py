@@ -49,6 +49,22 @@ def test_real_weights_give_the_logits_of_another_implementation(size: int) -> No
     assert other.std() > 0.5
 
 
+@REAL
+def test_onnx_gives_the_logits_of_real_weights(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    weights = load_start("efficientnet-lite0")
+    start, space = weights.start, weights.start.space(1000, 64)
+    network = start.network(image_size=64)
+    network.load_state_dict(dict(weights.state))
+    names = tuple(f"class {number}" for number in range(1000))
+    how = Preprocessing(64, 3, start.mean, start.std, names, turned=True)
+    Model(network.eval(), "mbconv", space.heaviest(), space.scale, how).export(tmp_path / "model.onnx")
+    images = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(1))
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
+    (found,) = session.run(["logits"], {"images": images.flip(2, 3).numpy()})
+    assert np.abs(found - ours(weights, images).numpy()).max() < 1e-4
+
+
 @pytest.mark.parametrize(
     ("name", "stages", "tensorflow", "eps"),
     [

@@ -100,6 +100,11 @@ class LatencyTable(_Frozen):
     entries: dict[str, Entry]
     correction: Correction | None = None
 
+    @property
+    def timing(self) -> Timing:
+        """How it was measured."""
+        return Timing(**self.provenance.model_dump(exclude={"device", "versions"}))
+
     def save(self, path: Path) -> None:
         """Write the JSON file."""
         write_json(path, self.model_dump())

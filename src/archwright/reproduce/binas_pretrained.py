@@ -2,8 +2,8 @@
 
 All arms of a data set share one latency table and one plan: the stated seconds of training are turned into steps by
 steps that are timed once, so that a busy machine costs no arm anything. The limits: the whole network at 96 px keeps
-the first, at 128 px the third, and the second is half way between. What an arm chooses by is the validation part; rows
-are on the test part.
+the first, at 128 px the third, and the second is half way between. All arms from pretrained weights choose among what
+keeps a limit by the same rule, on the validation part; rows are on the test part.
 
 - ours: the search, all limits together;
 - resolution: the whole network at each of the sizes, fine-tuned from the same start for an equal share of the seconds
@@ -30,7 +30,7 @@ from archwright.errors import InputError, unknown_name
 from archwright.export import has_onnx
 from archwright.methods.binas.latency import MARGIN
 from archwright.methods.binas.method import Binas
-from archwright.methods.binas.pretrained import MOST_PATIENCE, PretrainedPlan
+from archwright.methods.binas.pretrained import MOST_PATIENCE, PretrainedPlan, preferred
 from archwright.methods.binas.sizes import SizedTables
 from archwright.pretrained import DEFAULT
 from archwright.reproduce.arms import Accuracies, mean_gain, run_arms
@@ -50,7 +50,7 @@ from archwright.tables.locate import shared_data
 from archwright.training import train
 
 ARMS = ("ours", "resolution", "frozen", "scratch")
-SECONDS = {"photos": 130.0, "cifar": 200.0}
+SECONDS = {"photos": 110.0, "cifar": 200.0}
 """The data sets, and the seconds of training that an arm has, at most."""
 DEFAULT_SEEDS = 3
 BETWEEN = (96, 128)
@@ -243,14 +243,16 @@ class Others:
         return tuning(reopened(Run.open(self.folder), self.stop, Progress()))
 
     def run(self, arm: str) -> list[float | None]:
-        """The arm's test accuracy at every limit: of the size that is best on validation within it, if there is one."""
-        sizes = self.plan.tables.result.sizes
+        """The arm's test accuracy at every limit: of the size that is preferred within it, if there is one."""
+        sizes, images = self.plan.tables.result.sizes, len(self.plan.context.task.data.validation)
         made = {size: self.frozen(size) if arm == "frozen" else self.tuned(size, len(sizes)) for size in sizes}
-        best: list[float | None] = []
+        milliseconds = {size: whole_ms(self.plan.tables, size) for size in sizes}
+        found: list[float | None] = []
         for limit in self.limits:
-            within = [made[size] for size in sizes if whole_ms(self.plan.tables, size) <= limit]
-            best.append(max(within)[1] if within else None)
-        return best
+            fits = [size for size in sizes if milliseconds[size] <= limit]
+            validated, tested = ([made[size][part] for size in fits] for part in (0, 1))
+            found.append(tested[preferred(validated, [milliseconds[size] for size in fits], images)] if fits else None)
+        return found
 
     def seconds(self) -> float:
         """That ours trained for, all in all, by timed steps."""

@@ -232,15 +232,25 @@ class ElasticSupernet(nn.Module):
         self._check(x, choices)
         x = self.start(x.contiguous(memory_format=torch.channels_last))
         if choices.depths.ndim == 1:
-            for stage, blocks in enumerate(self.stages):
-                for block in range(int(choices.depths[stage])):
-                    x, _ = blocks[block](x, choices.configurations[stage, block])  # type: ignore[index]
-            logits: Tensor = self.end(x)
-            return logits
+            return self.onward(x, choices)
         images = np.arange(len(x))
         for stage in range(len(self.stages)):
             x, images = self._run_stage(x, images, stage, choices)
         return take_rows(self.end(x), np.argsort(images))
+
+    def onward(self, x: Tensor, choices: StagedChoice, first: int = 0) -> Tensor:
+        """Logits of ``x``, which comes into stage ``first``, by one sub-network for the whole batch."""
+        for stage in range(first, len(self.stages)):
+            x = self.passed(x, choices, stage)
+        logits: Tensor = self.end(x)
+        return logits
+
+    def passed(self, x: Tensor, choices: StagedChoice, stage: int) -> Tensor:
+        """What comes out of one stage of that sub-network."""
+        blocks = self.stages[stage]
+        for block in range(int(choices.depths[stage])):
+            x, _ = blocks[block](x, choices.configurations[stage, block])  # type: ignore[index]
+        return x
 
     def _run_stage(self, x: Tensor, images: Ints, stage: int, choices: StagedChoice) -> tuple[Tensor, Ints]:
         """Rows of x belong to ``images``, in any order; so do those of the result."""

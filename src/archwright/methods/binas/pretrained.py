@@ -4,14 +4,14 @@
    is below it on validation where the whole network keeps the limit.
 2. ``table``: which image sizes the limits allow, and one latency table for them.
 3. ``plan``: training steps are timed, and the passes over the images are counted, cut to the minutes there are.
-4. ``trunk``: the whole network is fine-tuned at the largest size at which it keeps a limit. All others start from it:
-   what was learnt at a large size is worth more at a small one than as much training there.
+4. ``trunk``: the whole network is fine-tuned at the largest size, even where it keeps no limit there. All others start
+   from it: what was learnt at a large size is worth more at a small one than as much training there.
 5. ``changes``: what each single change of it costs: fewer blocks, smaller expansions in the last stages.
 6. ``train``: for each limit the whole network at the largest size at which it keeps it, which is what one would take
    without a search, and the most promising of the exact best thinner networks at larger sizes; each is tuned by itself,
    as what promises most is not always best.
-7. ``choose``: what was trained is timed, and every limit gets the best on validation within it, so that a looser limit
-   is never worse.
+7. ``choose``: what was trained is timed, and every limit gets the slowest network within it that validation does not
+   find clearly worse than another, so that a looser limit is never clearly worse.
 
 Steps are counted in the plan, so a killed run goes on to the same answer.
 """
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -61,17 +62,19 @@ FEWEST_STEPS = 30
 """Of a training, however few the images are."""
 LEAST_LOSS = 0.003
 """Cross entropy that a change is thought to cost at least: nothing is left out for the noise of few images."""
+CLEARLY, AS_SLOW = 2.0, 0.9
+"""Standard errors from which on an accuracy is clearly lower; the part of a latency that is nearly as slow."""
 CANDIDATES = 2
 """Networks that are tuned for each limit, at most."""
 MOST_MINUTES = 60.0
 """Of a search that was given none."""
 MOST_PATIENCE = 3.0
 """With minutes to spare trainings are longer, by so many times at most."""
-FIXED_SECONDS, IMAGE_MS = 75.0, 18.0
+FIXED_SECONDS, IMAGE_MS = 60.0, 16.0
 """What a search takes beside training, and an image of a training step, on one core: an estimate before timing."""
 KEPT_BACK = 0.08
 """Part of the minutes that is kept for timing, testing and saving."""
-TIMED_STEP = 3
+TIMED_STEP = 2
 """Repeats of a timed training step."""
 
 
@@ -86,7 +89,7 @@ class TuningPlan(StageResult):
     """Steps of every training, and what they were counted by.
 
     Attributes:
-        step_ms: of the whole network, by size.
+        step_ms: of the whole network, by size: those that are searched and the trunk's.
         factor: how much longer or shorter trainings are than usual, by the minutes there are.
         seconds: of all these trainings together, at most.
         trunk_size: that the whole network is fine-tuned at.
@@ -232,17 +235,22 @@ class PretrainedPlan:
         data = self.context.task.data
         shape = (data.image_channels, data.image_size, data.image_size)
         plain = measure(PlainNetwork(data), shape, self._timing()).median_ms
-        return StepTimes({size: self._step_ms(size) for size in self.tables.result.sizes}, plain)
+        sizes = sorted({*self.tables.result.sizes, self._trunk_size})
+        return StepTimes({size: self._step_ms(size) for size in sizes}, plain)
+
+    @property
+    def _trunk_size(self) -> int:
+        """The largest that the images allow."""
+        return self.tables.allowed[-1]
 
     def counted(self, times: StepTimes, left: float, patience: float) -> TuningPlan:
         """Steps of every training: what fits into ``left`` seconds, at most ``patience`` times the usual ones."""
         images, batch = len(self.context.task.data.train), self.tuner.recipe.batch_size
         usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in (TRUNK_EPOCHS, TUNED_EPOCHS)]
         sizes, whole = self.tables.result.sizes, self._whole_sizes()
-        size = max(filter(None, whole), default=sizes[0])
-        mean = float(np.mean(list(times.whole.values())))
+        size, quickest = self._trunk_size, min(times.whole.values())
         thinner = sum(CANDIDATES - (own is not None) for own in whole if own != sizes[-1])
-        tuned_ms = (thinner + 1) * mean  # the plain network beside has as long as a candidate
+        tuned_ms = thinner * float(np.mean([times.whole[own] for own in sizes])) + quickest  # the plain network beside
         tuned_ms += sum(times.whole[own] for own in {*whole} - {size, None} if own)
         seconds = (usual[0] * times.whole[size] + usual[1] * tuned_ms) / 1000
         factor = float(np.clip(left / seconds, 0.05, patience))
@@ -254,7 +262,7 @@ class PretrainedPlan:
             trunk_size=size,
             trunk_steps=trunk,
             tuned_steps=own,
-            plain_steps=max(1, round(own * mean / times.plain)),
+            plain_steps=max(1, round(own * quickest / times.plain)),
         )
 
     def _whole_sizes(self) -> list[int | None]:
@@ -285,7 +293,7 @@ class PretrainedPlan:
 
     @property
     def plain_steps(self) -> int:
-        """Steps of the plain network beside: what fits into the time of one candidate."""
+        """Steps of the plain network beside: what fits into the time of the quickest candidate."""
         return self.plan.plain_steps
 
     # --- training ---
@@ -307,7 +315,7 @@ class PretrainedPlan:
     def _trunk(self) -> TrunkResult:
         plan = self.plan
         known = {space: self._whole(space) for space in self.spaces}
-        trained = self.tuner.trunk(known, plan.trunk_size, plan.trunk_steps)
+        trained = self.tuner.trunk(self.tables.space(plan.trunk_size), plan.trunk_steps, known)
         found = {one.image_size: one.validation_accuracy for one in trained}
         shown = ", ".join(f"{accuracy:.1f} % at {size} px" for size, accuracy in found.items())
         self.context.progress.say(
@@ -431,9 +439,10 @@ class PretrainedPlan:
     # --- choosing ---
 
     def _pool(self) -> list[Sized]:
-        """All networks an answer may be: tuned ones, the trunk and the floor at the searched sizes."""
-        sizes = self.tables.result.sizes
-        return [one for one in self.tuner.trained().values() if one.image_size in sizes]
+        """All networks an answer may be, at the searched sizes: the floor, and what was trained at its size."""
+        known, elsewhere = self.tables.result.sizes, {*self.tables.result.sizes} - {self.plan.trunk_size}
+        unfit = {f"trunk-{size}" for size in elsewhere}
+        return [one for one in self.tuner.trained().values() if one.image_size in known and one.name not in unfit]
 
     def _choose(self) -> ChooseResult:
         """Time what was trained, give every limit the best within it, test and save these."""
@@ -452,10 +461,21 @@ class PretrainedPlan:
                     "Measure again on a quiet machine: archwright runs resume RUN --remeasure"
                 )
                 within = [min(pool, key=lambda one: known[one.name]["costs"]["latency_ms"])]
-            best = max(within, key=order)
+            best = self._preferred(within, [known[one.name]["costs"]["latency_ms"] for one in within])
             fields = {name: value for name, value in known[best.name].items() if name != "costs"}
             chosen.append({"limits": limits, **fields, **self._kept(best)})
         return ChooseResult(models=chosen)
+
+    def _preferred(self, within: list[Sized], latencies: list[float]) -> Sized:
+        """What to take of them: of what was trained, where it is not below the best of frozen features; else these."""
+        floors = [one for one in within if not one.steps]
+        bar = max((one.validation_accuracy for one in floors), default=0.0)
+        above = [number for number, one in enumerate(within) if one.steps and one.validation_accuracy >= bar]
+        if not above:
+            return max(floors, key=order)
+        accuracies = [within[number].validation_accuracy for number in above]
+        count = len(self.context.task.data.validation)
+        return within[above[preferred(accuracies, [latencies[number] for number in above], count)]]
 
     def _timed(self, one: Sized) -> dict[str, Json]:
         """What a network costs by the table, and its latency here; timed once for all networks of one shape."""
@@ -465,11 +485,13 @@ class PretrainedPlan:
             self.context.run.items("timed"),
         )
         architecture, key = space.parse(one.architecture), f"{one.image_size} {one.architecture}"
+        predicted = self._known(space, space.to_choice(architecture))["costs"]
         if key not in log.done:
             self.context.stop.check()
-            log.record(key, None if clock is None else clock.time(architecture).model_dump())
+            limits = [own["latency_ms"] for own in self.tables.limit_sets if "latency_ms" in own]
+            limit = min((own for own in limits if own >= predicted["latency_ms"]), default=np.inf)
+            log.record(key, None if clock is None else clock.time_within(architecture, limit).model_dump())
         timed = log.done[key]
-        predicted = self._known(space, space.to_choice(architecture))["costs"]
         latency = predicted["latency_ms"] if timed is None else timed["median_ms"]
         return {
             "architecture": one.architecture,
@@ -557,6 +579,21 @@ def most_promising(found: list[Json]) -> list[Json]:
     whole = [one for one in found if one["whole"]][-1:]
     larger = [one for one in found if not whole or one["image_size"] > whole[0]["image_size"]]
     return [*whole, *sorted(larger, key=lambda one: -one["value"])][:CANDIDATES]
+
+
+def preferred(accuracies: Sequence[float], latencies: Sequence[float], images: int) -> int:
+    """Which network to take, by percentages on so many validation images and by milliseconds.
+
+    On a hundred images good networks differ by chance more than by merit, and the best of several there is often a thin
+    one that was lucky. Larger networks and images are known to be better. So the slowest is taken of those that are
+    less than two standard errors below the most accurate; where several are nearly as slow, the most accurate of them.
+    """
+    share = (images * max(accuracies) / 100 + 1) / (images + 2)
+    least = max(accuracies) - 100 * CLEARLY * np.sqrt(share * (1 - share) / images)
+    good = [number for number, accuracy in enumerate(accuracies) if accuracy >= least]
+    slowest = max(latencies[number] for number in good)
+    slow = [number for number in good if latencies[number] >= AS_SLOW * slowest]
+    return max(slow, key=lambda number: (accuracies[number], latencies[number]))
 
 
 def single_changes(space: MbConv) -> dict[tuple[int, ...], StagedChoice]:

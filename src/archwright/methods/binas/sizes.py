@@ -7,7 +7,7 @@ and less those that are too small: where the whole network at a larger size keep
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,7 @@ class SizedTables:
     start: Start
     classes: int
     own_size: int
+    _clocks: dict[int, Clock] = field(default_factory=dict)
 
     @property
     def timing(self) -> Timing:
@@ -220,4 +221,7 @@ class SizedTables:
         reference = self.result.references_ms.get(size)
         if reference is None or not measured_here(self.latency):
             return None
-        return Clock(self.space(size), self.latency, reference, self.context.progress, self.context.stop)
+        if size not in self._clocks:
+            context = self.context
+            self._clocks[size] = Clock(self.space(size), self.latency, reference, context.progress, context.stop)
+        return self._clocks[size]

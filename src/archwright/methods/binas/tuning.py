@@ -1,7 +1,7 @@
 """Networks of a pretrained start: frozen with a fitted classifier, fine-tuned whole, thinner ones tuned one by one.
 
-Everything goes by what works for pretrained weights: AdamW with a higher rate for the classifier, batch norms that keep
-the statistics they came with (recalibrating them destroys a pretrained network), images as the weights were trained on.
+Everything goes by what works for pretrained weights: AdamW from a classifier that is fitted first, norms that keep the
+statistics they came with (recalibrating them destroys a pretrained network), images as the weights were trained on.
 Nothing here reads the clock: how many steps a training has is the plan's, and what is finished is not done again.
 """
 
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.data import Batches, ImageData, Steps
-from archwright.methods.binas.trunk import Trained
+from archwright.methods.binas.trunk import RESTART, Trained
 from archwright.models import Model, load_member
 from archwright.pretrained import Weights
 from archwright.search.context import Context
@@ -32,8 +32,8 @@ from archwright.supernets.around import supernet_around
 from archwright.supernets.elastic import ElasticSupernet
 from archwright.training import Recipe, train
 
-LEARNING_RATE, HEAD = 3e-4, 10.0
-"""Of AdamW, and how many times that the classifier has."""
+LEARNING_RATE = 3e-4
+"""Of AdamW, for the classifier, too: it is fitted before, and a higher rate undoes that in a few steps."""
 BATCH = 32
 WEIGHT_DECAY = 0.01
 LABEL_SMOOTHING = 0.1
@@ -43,6 +43,8 @@ PENALTIES = (0.001, 0.01, 0.1)
 """Values of C of the floor's logistic regression; the one that is best on validation counts."""
 UNSEEN = -10.0
 """Logit of a class that was thinned out of the floor's images."""
+LOOKED_AT = 32
+"""Images that a network sees at once: with twice as many at 128 px their activations leave the processor's cache."""
 CALIBRATION = 64
 """Images on which narrower blocks are matched to whole ones."""
 COMPARED = 256
@@ -85,7 +87,6 @@ class Tuner:
             batch_size=min(c.batch_size or BATCH, len(self.context.task.data.train)),
             optimizer="adamw",
             lr=c.lr or LEARNING_RATE,
-            head_lr=HEAD,
             frozen_norms=True,
             weight_decay=WEIGHT_DECAY,
             label_smoothing=LABEL_SMOOTHING,
@@ -104,7 +105,7 @@ class Tuner:
         data, device = self.data(size), self.context.device.name
         count = len(getattr(data, part))
         chosen = None if most is None else np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
-        return Batches(data, part, 64, shuffle=False, drop_last=False, device=device, indices=chosen)
+        return Batches(data, part, LOOKED_AT, shuffle=False, drop_last=False, device=device, indices=chosen)
 
     # --- what is kept ---
 
@@ -184,15 +185,15 @@ class Tuner:
 
     # --- trainings ---
 
-    def _train(self, name: str, network: nn.Module, size: int, steps: int) -> None:
-        """On images of one size, as the recipe says; interrupted, it goes on."""
+    def _train(self, name: str, network: nn.Module, size: int, steps: int, rate: float = 1.0) -> None:
+        """On images of one size, at so many times the recipe's learning rate; interrupted, it goes on."""
         context, batches = self.context, Steps(self.batches(name, size), steps)
         store = context.run.checkpoints(f"trained/{name}")
         with context.progress.task(f"training {name}", steps) as bar:
             train(
                 network,
                 batches,
-                self.recipe,
+                self.recipe.changed(lr=rate * self.recipe.lr),
                 seed=context.configuration.seed,
                 device=context.device.name,
                 checkpoints=store,
@@ -200,20 +201,20 @@ class Tuner:
                 on_step=lambda _: bar.advance(),
             )
 
-    def trunk(self, costs: Mapping[MbConv, dict[str, Any]], size: int, steps: int) -> list[Sized]:
+    def trunk(self, space: MbConv, steps: int, costs: Mapping[MbConv, dict[str, Any]]) -> list[Sized]:
         """The whole network fine-tuned at one size; validated at every size of the spaces that ``costs`` are of."""
         if not self.file("trunk").is_file():
+            size = space.scale.image_size
             network = self.load(f"floor-{size}")
             self._train("trunk", network, size, steps)
-            space = next(one for one in costs if one.scale.image_size == size)
             self._save("trunk", network, space.heaviest(), space)
             self.context.run.checkpoints("trained/trunk").clear()
         done, network = self.trained(), self.load("trunk")
-        for space, known in costs.items():
-            name = f"trunk-{space.scale.image_size}"
+        for seen, known in costs.items():
+            name = f"trunk-{seen.scale.image_size}"
             if name not in done:
-                self._record(name, network, space, space.heaviest(), steps, **known, weights="trunk")
-        return [self.trained()[f"trunk-{space.scale.image_size}"] for space in costs]
+                self._record(name, network, seen, seen.heaviest(), steps, **known, weights="trunk")
+        return [self.trained()[f"trunk-{seen.scale.image_size}"] for seen in costs]
 
     def around(self, space: MbConv) -> ElasticSupernet:
         """The networks of ``space`` with the trunk's weights, narrower blocks matched to whole ones at its size."""
@@ -228,7 +229,7 @@ class Tuner:
         if name not in self.trained():
             network = self.around(space).cut_out(architecture).to(self.context.device.name)
             assert isinstance(network, MbConvNetwork)
-            self._train(name, network, size, steps)
+            self._train(name, network, size, steps, RESTART)
             self._save(name, network, architecture, space)
             self._record(name, network, space, architecture, steps, **known)
             self.context.run.checkpoints(f"trained/{name}").clear()
@@ -240,11 +241,23 @@ class Tuner:
     def losses(self, space: MbConv, choices: Sequence[StagedChoice]) -> NDArray[np.float64]:
         """Mean cross entropy on validation images of each network that is cut from the trunk, (n,)."""
         total, count, supernet = np.zeros(len(choices)), 0, self.around(space)
+        whole = space.to_choice(space.heaviest())
         for images, labels in self._in_order(space.scale.image_size, "validation", COMPARED):
+            inputs = [supernet.start(images.contiguous(memory_format=torch.channels_last))]
+            for stage in range(len(whole.depths) - 1):
+                inputs.append(supernet.passed(inputs[-1], whole, stage))
             for number, choice in enumerate(choices):
-                total[number] += float(F.cross_entropy(supernet(images, choice), labels, reduction="sum"))
+                first = first_difference(choice, whole)  # before it, every network does what the whole one does
+                logits = supernet.onward(inputs[first], choice, first)
+                total[number] += float(F.cross_entropy(logits, labels, reduction="sum"))
             count += len(labels)
         return total / count
+
+
+def first_difference(one: StagedChoice, other: StagedChoice) -> int:
+    """The first stage in which two networks differ; the last one where they are the same."""
+    differs = (one.depths != other.depths) | (one.configurations != other.configurations).any(1)
+    return int(differs.argmax()) if differs.any() else len(differs) - 1
 
 
 def fit_head(
