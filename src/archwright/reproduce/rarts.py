@@ -263,7 +263,9 @@ def _plot_collapse(shares: Mapping[tuple[str, bool], Mapping[int, float]], path:
     for (label, augment), by_size in shares.items():
         style, how = ("o-", ", augmented") if augment else ("o--", "")
         axis.plot(list(by_size), list(by_size.values()), style, label=label + how)
+    sizes = list(next(iter(shares.values())))
     axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axis.set_xlabel("images of each half")
     axis.set_ylabel("share of skip connections")
     axis.set_ylim(-0.03, 1.03)
