@@ -7,6 +7,7 @@ import errno
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -241,3 +242,29 @@ def test_paths_of_a_run_stay_inside_it(name: str, tmp_path: Path) -> None:
 def test_a_path_inside_a_run_is_found(tmp_path: Path) -> None:
     assert inside(tmp_path, "artifacts/a.json") == tmp_path / "artifacts" / "a.json"
     assert inside(tmp_path, "a/../b") == tmp_path / "a" / ".." / "b"
+
+
+@pytest.mark.parametrize(("flags", "shown"), [((), False), (("--debug",), True)])
+def test_a_warning_is_one_sentence_and_its_line_of_code_only_with_debug(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], shown: bool
+) -> None:
+    @click.command("warn")
+    def warn() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            warnings.showwarning = show
+            warnings.warn("positions are not counted", stacklevel=1)
+
+    def show(message: Any, category: Any, filename: str, line: int, *_: Any) -> None:  # pytest has put its own in place
+        click.echo(warnings.formatwarning(message, category, filename, line), err=True)
+
+    cli.add_command(warn)
+    before = warnings.formatwarning
+    try:
+        assert leave(*flags, "warn") == 0
+    finally:
+        cli.commands.pop("warn")
+    said = capsys.readouterr().err
+    assert said.startswith("Warning: positions are not counted\n") is not shown
+    assert ("test_failures.py" in said) is shown
+    assert warnings.formatwarning is before

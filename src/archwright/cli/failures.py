@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 import traceback
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,17 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Program(click.Group):
-    """The group of all commands; with ``--debug`` it prints the traceback of whatever leaves a command."""
+    """The group of all commands; with ``--debug`` it prints the traceback of whatever leaves a command.
+
+    A warning is one sentence, with ``--debug`` also the line of code that gave it.
+    """
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        usual = warnings.formatwarning
         try:
+            if not ctx.params.get("debug"):
+                warnings.formatwarning = _sentence
             return super().invoke(ctx)
         except click.exceptions.Exit:
             raise
@@ -31,6 +38,13 @@ class Program(click.Group):
             if ctx.params.get("debug"):
                 traceback.print_exc()
             raise
+        finally:
+            warnings.formatwarning = usual
+
+
+def _sentence(message: Warning | str, *_: Any, **__: Any) -> str:
+    """A warning for people."""
+    return f"Warning: {message}\n"
 
 
 def report_failure(error: BaseException) -> int:
