@@ -108,12 +108,16 @@ def test_the_whole_network_is_tuned_at_the_largest_size_that_keeps_each_limit(fi
 
 def test_the_whole_network_and_the_best_thinner_one_at_a_larger_size_are_tuned() -> None:
     found = [
-        {"image_size": size, "whole": whole, "value": value}
+        {"image_size": size, "whole": whole, "value": value, "share": 1.0 if whole else 0.8}
         for size, whole, value in ((48, True, -0.1), (64, True, -0.2), (96, False, -0.5), (128, False, -0.4))
     ]
     assert [one["image_size"] for one in most_promising(found)] == [64, 128]
     assert [one["image_size"] for one in most_promising(found[:2])] == [64]
     assert [one["image_size"] for one in most_promising(found[2:])] == [128, 96]
+    found[3]["share"] = 0.5  # too little is left of it, whatever it promises
+    assert [one["image_size"] for one in most_promising(found)] == [64, 96]
+    assert [one["image_size"] for one in most_promising(found[2:])] == [96]
+    assert [one["image_size"] for one in most_promising(found[3:])] == [128]  # nothing else keeps the limit
 
 
 def test_origin_licence_and_hash_are_in_the_run_and_in_the_model_and_said_once(finished: Answer, told: Told) -> None:

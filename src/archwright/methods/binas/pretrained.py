@@ -66,6 +66,9 @@ CLEARLY, AS_SLOW = 2.0, 0.9
 """Standard errors from which on an accuracy is clearly lower; the part of a latency that is nearly as slow."""
 CANDIDATES = 2
 """Networks that are tuned for each limit, at most."""
+LEAST_SHARE = 2 / 3
+"""Part of the whole network's latency at its size that a thinner one must have to be worth tuning: with less left of it
+the whole network at a smaller size was better in nearly all trials, and the time is better spent on the others."""
 MOST_MINUTES = 60.0
 """Of a search that was given none."""
 MOST_PATIENCE = 3.0
@@ -249,7 +252,7 @@ class PretrainedPlan:
         usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in (TRUNK_EPOCHS, TUNED_EPOCHS)]
         sizes, whole = self.tables.result.sizes, self._whole_sizes()
         size, quickest = self._trunk_size, min(times.whole.values())
-        thinner = sum(CANDIDATES - (own is not None) for own in whole if own != sizes[-1])
+        thinner = self._thinner(whole)
         tuned_ms = thinner * float(np.mean([times.whole[own] for own in sizes])) + quickest  # the plain network beside
         tuned_ms += sum(times.whole[own] for own in {*whole} - {size, None} if own)
         seconds = (usual[0] * times.whole[size] + usual[1] * tuned_ms) / 1000
@@ -267,9 +270,23 @@ class PretrainedPlan:
 
     def _whole_sizes(self) -> list[int | None]:
         """For each limit the largest size at which the whole network keeps it, by the table; None for none."""
+        return [max(self._sizes_within(one, 1.0), default=None) for one in self.tables.limit_sets]
+
+    def _sizes_within(self, limits: dict[str, float], share: float) -> list[int]:
+        """Sizes at which a network that costs this share of the whole one keeps ``limits``, by the table."""
         known = {space.scale.image_size: self._whole(space)["costs"] for space in self.spaces}
-        fitting = ([size for size, costs in known.items() if met(one, costs)] for one in self.tables.limit_sets)
-        return [max(sizes, default=None) for sizes in fitting]
+        return [
+            size for size, costs in known.items() if met(limits, {name: share * cost for name, cost in costs.items()})
+        ]
+
+    def _thinner(self, whole: Sequence[int | None]) -> int:
+        """Thinner networks that are tuned for all limits together, where ``whole`` are the sizes of whole ones."""
+        count = 0
+        for limits, own in zip(self.tables.limit_sets, whole, strict=True):
+            larger = [size for size in self._sizes_within(limits, LEAST_SHARE) if own is None or size > own]
+            most = CANDIDATES if own is None else CANDIDATES - 1
+            count += min(most, len(larger)) if larger or own is not None else CANDIDATES
+        return count
 
     def _step_ms(self, size: int) -> float:
         network = self.weights.network(self.context.task.data.classes, size)
@@ -433,6 +450,7 @@ class PretrainedPlan:
             "image_size": size,
             "costs": dict(solution.costs),
             "latency_ms": solution.costs["latency_ms"] if timed is None else timed.median_ms,
+            "share": solution.costs["latency_ms"] / self._whole(space)["latency_ms"],
             "value": solution.value,
         }
 
@@ -575,10 +593,15 @@ class PretrainedPlan:
 
 
 def most_promising(found: list[Json]) -> list[Json]:
-    """Of the best network at each size, by size: the last that is whole, then those at larger sizes by their value."""
+    """Of the best network at each size, by size: the last that is whole, then those at larger sizes by their value.
+
+    Networks of which too little is left are not looked at, unless there are no others.
+    """
     whole = [one for one in found if one["whole"]][-1:]
     larger = [one for one in found if not whole or one["image_size"] > whole[0]["image_size"]]
-    return [*whole, *sorted(larger, key=lambda one: -one["value"])][:CANDIDATES]
+    solid = [one for one in larger if one["share"] >= LEAST_SHARE]
+    rest = solid if solid or whole else larger
+    return [*whole, *sorted(rest, key=lambda one: -one["value"])][:CANDIDATES]
 
 
 def preferred(accuracies: Sequence[float], latencies: Sequence[float], images: int) -> int:
