@@ -5,11 +5,11 @@
 2. ``table``: which image sizes the limits allow, and one latency table for them.
 3. ``plan``: training steps are timed, and the passes over the images are counted, cut to the minutes there are.
 4. ``trunk``: the whole network is fine-tuned at the largest size, even where it keeps no limit there. All others start
-   from it: what was learnt at a large size is worth more at a small one than as much training there.
+   from it, so that one training serves every limit.
 5. ``changes``: what each single change of it costs: fewer blocks, smaller expansions in the last stages.
 6. ``train``: for each limit the whole network at the largest size at which it keeps it, which is what one would take
-   without a search, and the most promising of the exact best thinner networks at larger sizes; each is tuned by itself,
-   as what promises most is not always best.
+   without a search, and the most promising of the exact best networks at larger sizes that are not much thinner; each
+   is tuned by itself, as what promises most is not always best.
 7. ``choose``: what was trained is timed, and every limit gets the slowest network within it that validation does not
    find clearly worse than another, so that a looser limit is never clearly worse.
 
@@ -68,7 +68,7 @@ CANDIDATES = 2
 """Networks that are tuned for each limit, at most."""
 LEAST_SHARE = 2 / 3
 """Part of the whole network's latency at its size that a thinner one must have to be worth tuning: with less left of it
-the whole network at a smaller size was better in nearly all trials, and the time is better spent on the others."""
+the whole network at a smaller size was better in five of six trials, and the time is better spent on the others."""
 MOST_MINUTES = 60.0
 """Of a search that was given none."""
 MOST_PATIENCE = 3.0
@@ -463,7 +463,7 @@ class PretrainedPlan:
         return [one for one in self.tuner.trained().values() if one.image_size in known and one.name not in unfit]
 
     def _choose(self) -> ChooseResult:
-        """Time what was trained, give every limit the best within it, test and save these."""
+        """Time what was trained, give every limit what is preferred of what keeps it, test and save these."""
         context, pool = self.context, self._pool()
         with context.progress.task("timing and testing", len(pool)) as bar:
             known = {}
