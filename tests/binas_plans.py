@@ -13,13 +13,15 @@ from archwright.spaces.compact import Compact, scale_for
 
 PLAN = Plan(
     seconds=0.24,
-    candidates=2,
+    limits=2,
     trunk_seconds=0.03,
     growth_seconds=0.015,
+    plain_seconds=0.03,
     least_step_ms=50.0,
     overhead_ms=1.0,
     plain_step_ms=10.0,
     step_factor=1.0,
+    step_offset_ms=0.0,
 )
 """A few steps a network; networks with steps of up to 50 ms are looked at."""
 

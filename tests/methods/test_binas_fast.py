@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from archwright.errors import InfeasibleError, InputError
 from archwright.methods.binas.fast import FastPlan
 from archwright.methods.binas.latency import Clock, Timed
 from archwright.methods.binas.method import Binas
-from archwright.methods.binas.trunk import Trained, _name, pays
+from archwright.methods.binas.trunk import Trained, Trunk, pays
 from archwright.models import load_classifier, load_model
 from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Answer
@@ -34,6 +35,14 @@ SPACE = space_of()
 TABLE = table_of(SPACE)
 REACH = TABLE.predict(SPACE, [SPACE.lightest(), SPACE.heaviest()]).tolist()
 LIMITS = [0.9 * REACH[0] + 0.1 * REACH[1], 0.7 * REACH[0] + 0.3 * REACH[1]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_steps_are_shared() -> Iterator[None]:
+    """As if the time were long: these tests train for a few steps only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("archwright.methods.binas.plan.SHARED_FROM", 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -62,63 +71,109 @@ def test_every_limit_gets_a_model_within_it_and_a_looser_one_is_never_worse(fini
 
 
 def test_trainings_have_the_steps_of_the_plan(finished: Answer) -> None:
-    trained = ItemLog(finished.folder / "items" / "trained.jsonl").done
+    items = finished.folder / "items"
+    trained, steady = ItemLog(items / "trained.jsonl").done, ItemLog(items / "steady.jsonl").done
     short = [one for name, one in trained.items() if name.startswith("candidate")]
     assert 2 <= len(short) <= 4
     for one in short:
-        assert one["steps"] == max(1, round(48 / len(short) / (one["costs"]["step_ms"] + 1)))  # a fifth of .24 s
-    trunk = next(iter(ItemLog(finished.folder / "items" / "answers.jsonl").done.values()))
-    base, new = trained[trunk["base"]], trained[trunk["trained"]]
-    assert new["architecture"] == base["architecture"]
-    assert new["steps"] - base["steps"] == max(1, round(30 / (base["costs"]["step_ms"] + 1)))
+        assert one["steps"] == max(1, round(24 / len(short) / (one["costs"]["step_ms"] + 1)))  # a tenth of .24 s
+    first, second = ItemLog(items / "answers.jsonl").done.values()
+    assert min(short, key=lambda one: float(np.mean(one["losses"])))["name"] == first["from"] == first["base"]
+    for answer, before, milliseconds in ((first, trained, 30), (second, steady, 15)):
+        new, still, source = trained[answer["trained"]], steady[answer["steady"]], before[answer["from"]]
+        steps = max(1, round(milliseconds / (new["costs"]["step_ms"] + 1)))
+        last = max(1, round(steps / 4))
+        assert new["architecture"] == still["architecture"]
+        assert still["steps"] - source["steps"] == max(1, steps - last)
+        assert new["steps"] - still["steps"] == last
+    assert second["from"] == first["steady"]
+    assert second["base"] == first["trained"]
 
 
 def test_the_plain_network_of_a_person_is_tried_wherever_it_fits(finished: Answer) -> None:
     by_hand = SPACE.plain(width=2)
     (predicted,) = TABLE.predict(SPACE, [by_hand]).tolist()
     proposals = ItemLog(finished.folder / "items" / "proposals.jsonl").done
-    fits = [str(by_hand) in {one["architecture"] for one in proposals[json.dumps({"latency_ms": x})]} for x in LIMITS]
-    assert fits == [predicted <= limit for limit in LIMITS] == [True, True]
+    assert list(proposals) == [json.dumps({"latency_ms": LIMITS[0]})]  # looser limits get what grows from the first
+    assert predicted <= LIMITS[0]
+    assert str(by_hand) in {one["architecture"] for one in proposals[json.dumps({"latency_ms": LIMITS[0]})]}
 
 
-@pytest.mark.parametrize("larger_is_better", [True, False])
-def test_the_trunk_grows_only_where_a_larger_candidate_was_better(
-    larger_is_better: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def trunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Trunk, list[tuple[str, dict[str, Any], int]]]:
+    """A trunk after the tighter limit's answer, and what it is asked to train from now on; nothing becomes better."""
     folder = planned_run(tmp_path / "run", SPACE)
     values = {"method": "binas", "space": "compact", "data": GREY, "options": {"verify": False}}
     plan = Binas(Context(Configuration(**values), Run.open(Path(folder)), Device.choose("cpu", 1))).plan
     assert isinstance(plan, FastPlan)
-    trunk, limits, log = plan.trunk(PLAN), {"latency_ms": LIMITS[1]}, plan.context.run.items("trained")
-    proposals = sorted(trunk.propose(limits, PLAN), key=lambda one: float(one["costs"]["step_ms"]))
-    for number, one in enumerate(proposals):
-        name, loss = _name(one["architecture"]), 0.5 + 0.1 * (-number if larger_is_better else number)
-        found = Trained(name, one["architecture"], name, 9, 90.0, np.full(4, loss), one["costs"], one["latency_ms"])
-        log.record(name, found.to_json())
-    smallest = Trained.from_json(log.done[_name(proposals[0]["architecture"])])
-    log.record("trunk", replace(smallest, name="trunk", steps=20).to_json())
-    first = {"trained": "trunk", "base": smallest.name, "how": "trained", "paid": True}
-    plan.context.run.items("answers").record("the tighter limit", first)
-    asked: list[tuple[str, dict[str, Any], float]] = []
+    made, run = plan.trunk(PLAN), plan.context.run
+    one = made.propose({"latency_ms": LIMITS[0]}, PLAN)[0]
+    first = Trained("first", one["architecture"], 20, 90.0, np.full(4, 0.5), one["costs"], one["latency_ms"])
+    run.items("trained").record("first", first.to_json())
+    run.items("steady").record("still", replace(first, name="still").to_json())
+    record = {"trained": "first", "steady": "still", "from": "c", "base": "c", "how": "trained", "paid": True}
+    run.items("answers").record("the tighter limit", record)
+    asked: list[tuple[str, dict[str, Any], int]] = []
 
-    def train(name: str, _network: Any, what: dict[str, Any], before: Trained, seconds: float, _plan: Any) -> Trained:
-        asked.append((name, what, seconds))
-        return replace(before, name=name, architecture=what["architecture"])
+    def train(
+        name: str, _network: Any, what: dict[str, Any], before: Trained, _recipe: Any, steps: int, log: str = "trained"
+    ) -> Trained:
+        asked.append((log, what, steps))
+        found = replace(before, name=name, architecture=what["architecture"], costs=what["costs"])
+        run.items(log).record(name, found.to_json())
+        return found
 
-    monkeypatch.setattr(trunk, "_train", train)
-    monkeypatch.setattr(trunk, "_larger", lambda *_: None)
+    monkeypatch.setattr(made, "_train", train)
+    monkeypatch.setattr(made, "_larger", lambda *_: None)
     monkeypatch.setattr("archwright.methods.binas.trunk.load_member", lambda _: SimpleNamespace(network=None))
-    answer = trunk.train_answer(limits, PLAN)
-    ((_, what, seconds),) = asked
-    assert answer["base"] == "trunk"
-    assert answer["how"] == ("grown" if larger_is_better else "trained")
-    assert seconds == PLAN.growth_seconds
-    assert not answer["paid"]  # nothing became better
-    if larger_is_better:
-        assert smallest.costs["step_ms"] < what["costs"]["step_ms"] <= proposals[-1]["costs"]["step_ms"]
-        assert what["costs"]["latency_ms"] <= LIMITS[1]
-    else:
-        assert what["architecture"] == smallest.architecture
+    return made, asked
+
+
+def test_the_best_network_grows_and_where_that_does_not_pay_it_goes_on(
+    trunk: tuple[Trunk, list[tuple[str, dict[str, Any], int]]],
+) -> None:
+    made, asked = trunk
+    log = made.context.run.items("answers")
+    tight = made.trained()["first"]
+    hows = []
+    for limit in (LIMITS[1], 2 * LIMITS[1], 3 * LIMITS[1]):
+        log.record(str(limit), made.train_answer({"latency_ms": limit}, PLAN))
+        hows.append((log.done[str(limit)]["how"], log.done[str(limit)]["paid"]))
+    assert hows == [("grown", False), ("trained", False), ("kept", True)]
+    (_, grown, _), (_, annealed, _), (_, same, _), _ = asked
+    assert grown == annealed
+    assert [one for one, _, _ in asked] == ["steady", "trained"] * 2
+    assert tight.costs["step_ms"] < grown["costs"]["step_ms"] <= PLAN.longest_grown_ms
+    assert grown["costs"]["latency_ms"] <= LIMITS[1]
+    assert same["architecture"] == tight.architecture
+
+
+def test_a_short_time_is_not_shared(
+    trunk: tuple[Trunk, list[tuple[str, dict[str, Any], int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("archwright.methods.binas.plan.SHARED_FROM", 10_000)
+    made, asked = trunk
+    log = made.context.run.items("answers")
+    log.record("second", made.train_answer({"latency_ms": LIMITS[1]}, PLAN))
+    assert log.done["second"]["how"] == "kept"
+    assert not asked
+    further = made.train_answer({"latency_ms": 2 * LIMITS[1]}, PLAN)  # of a limit that came later: a time of its own
+    assert further["how"] == "grown"
+    assert sum(steps for _, _, steps in asked) == max(
+        2, PLAN.steps(PLAN.growth_seconds, asked[0][1]["costs"]["step_ms"])
+    )
+
+
+def test_the_trunk_gets_a_short_time_whole(plan_run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("archwright.methods.binas.plan.SHARED_FROM", 10_000)
+    found = aw.search("binas", run=tmp_path / "run", data=GREY, limits={"latency_ms": LIMITS}, plan_from=plan_run)
+    first, second = ItemLog(found.folder / "items" / "answers.jsonl").done.values()
+    trained = ItemLog(found.folder / "items" / "trained.jsonl").done
+    new, base = trained[first["trained"]], trained[first["base"]]
+    assert new["steps"] - base["steps"] == PLAN.steps(PLAN.trunk_seconds + PLAN.growth_seconds, new["costs"]["step_ms"])
+    assert (second["how"], second["trained"]) == ("kept", first["trained"])
+    assert [one.architecture for one in found.models] == [new["architecture"]] * 2
+    assert "kept" in found.details["insights"][1]
 
 
 def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
@@ -251,7 +306,7 @@ def test_a_plan_of_other_networks_is_refused(plan_run: str, tmp_path: Path) -> N
 
 
 def network(losses: list[float], accuracy: float) -> Trained:
-    return Trained("n", "a", "n", 1, accuracy, np.array(losses), {"latency_ms": 1.0}, 1.0)
+    return Trained("n", "a", 1, accuracy, np.array(losses), {"latency_ms": 1.0}, 1.0)
 
 
 def test_a_larger_network_pays_only_beyond_the_noise() -> None:

@@ -8,7 +8,18 @@ import numpy as np
 import pytest
 
 from archwright.costs.additive import counted_costs
-from archwright.methods.binas.plan import FEWEST_STEPS, STEP, TRIED, default_minutes, growth, make_plan, wishes, worth
+from archwright.methods.binas.plan import (
+    FEWEST_STEPS,
+    GROWTH_STEPS,
+    STEP,
+    TRIED,
+    default_minutes,
+    growth,
+    make_plan,
+    step_fit,
+    wishes,
+    worth,
+)
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.compact import Compact, CompactScale
 from binas_plans import PLAN, table_of
@@ -52,14 +63,29 @@ def every(problem: StagedProblem) -> StagedChoice:
 
 
 def test_the_time_is_shared_out_among_candidates_answers_and_the_plain_network() -> None:
-    plan = make_plan(125.0, 2, 3.0, 1.0, 4.0, 2.0)
-    assert 5 * plan.candidate_seconds(5) == pytest.approx(25.0)
-    assert plan.trunk_seconds == 2 * plan.growth_seconds == pytest.approx(40.0)  # trunk, plain network and one growth
+    plan = make_plan(100.0, 2, 4.0, 2.0, step_factor=3.0, step_offset_ms=-1.0, overhead_ms=1.0)
+    assert 4 * plan.candidate_seconds(4) == pytest.approx(10.0)
+    assert plan.trunk_seconds == 2 * plan.growth_seconds == pytest.approx(40.0)
+    assert plan.answer_seconds == 2 * plan.plain_seconds == pytest.approx(60.0)
     assert plan.steps(plan.growth_seconds, 19.0) == 1000  # 20 s; of each step a millisecond is for images
-    assert plan.plain_steps == 8000
+    assert plan.plain_steps == 6000
     assert plan.steps(1e-9, 10.0) == 1
     assert plan.steps(plan.trunk_seconds, plan.longest_step_ms) == FEWEST_STEPS
-    assert make_plan(1e-3, 1, 1.0, 1.0, 1.0, 7.0).longest_step_ms == 7.0  # the quickest network is always looked at
+    assert plan.steps(plan.growth_seconds, plan.longest_grown_ms) == GROWTH_STEPS
+    assert plan.shared(4.9)  # 60 s are 10,000 steps of 6 ms
+    assert not plan.shared(5.1)
+    little = make_plan(1e-3, 1, 1.0, 7.0, step_factor=1.0, step_offset_ms=0.0, overhead_ms=1.0)
+    assert little.longest_step_ms == little.longest_grown_ms == 7.0  # the quickest network is always looked at
+    assert little.plain_seconds == little.trunk_seconds
+
+
+def test_sums_of_blocks_become_steps_by_the_line_through_whole_networks() -> None:
+    summed = np.array([2.0, 4.0, 20.0])
+    assert step_fit(summed, 3 * summed - 2.0, 1.0) == pytest.approx((3.0, -2.0))
+    assert step_fit(summed, np.array([4.0, 9.0, 50.0]), 1.0)[0] == pytest.approx(2.5, rel=0.1)
+    # a line that falls, or makes the least network free, is none: the middle one of the ratios instead
+    assert step_fit(summed, np.array([6.0, 4.0, 2.0]), 1.0) == (1.0, 0.0)
+    assert step_fit(summed, 3 * summed - 2.0, 0.5) == (2.5, 0.0)
 
 
 def test_more_and_larger_images_get_more_minutes() -> None:

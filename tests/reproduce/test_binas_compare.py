@@ -11,8 +11,8 @@ import pytest
 from archwright.errors import InputError
 from archwright.reproduce import binas_compare
 from archwright.reproduce.base import Settings
-from archwright.reproduce.binas_compare import ARMS, Bench, Others, bench_notes, bench_rows, equal_time
-from archwright.runs.run import ItemLog
+from archwright.reproduce.binas_compare import ARMS, Bench, Others, bench_notes, bench_rows, equal_time, limits_of
+from archwright.runs.run import ItemLog, Run
 from binas_plans import PLAN, planned_run, space_of, table_of
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
@@ -30,6 +30,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def prepared(folder: Path, bench: Bench) -> Path:
     if not folder.exists():
         planned_run(folder, SPACE, equal_time(PLAN, bench.seconds, 3))
+        Run.open(folder).items("plain").record("latency_ms", 1.1 * limits_of(folder)[0])
     return folder
 
 
@@ -37,7 +38,9 @@ def test_every_arm_answers_every_limit_within_it_and_once(settings: Settings, mo
     outcome = binas_compare.binas_compare(settings)
     limits = [f"limit {number}" for number in (1, 2, 3)]
     assert [row.label for row in outcome.rows] == [f"{arm} grey {what}" for arm in ARMS for what in (*limits, "mean")]
-    assert all(row.ours is not None and 0 <= row.ours <= 100 for row in outcome.rows)
+    slow = {"plain grey limit 1", "plain grey mean"}  # the plain network does not keep the first limit
+    assert {row.label for row in outcome.rows if row.ours is None} == slow
+    assert all(row.ours is None or 0 <= row.ours <= 100 for row in outcome.rows)
     found = ItemLog(settings.folder / "grey" / "finished.jsonl").done
     milliseconds = binas_compare.limits_of(settings.folder / "grey" / "plan")
     for arm in ("BINAS", "uniform", "random", "evolution"):
@@ -71,7 +74,13 @@ def test_rows_and_notes_say_how_binas_stands() -> None:
     assert rows["plain grey mean"].ours == 89.5
     notes = bench_notes(Bench("grey", GREY, 8, 5.0), [0.1, 0.2], accuracies)
     assert "limits 0.1 ms, 0.2 ms" in notes[0]
-    assert "+3.50 ± 0.50 points beside plain" in notes[1]  # 3 and 4, of which the error of the mean is .5
+    assert "+3.50 ± 0.50 points beside plain, mean over the limits" in notes[1]  # 3 and 4: their error is .5
+    slower = {**accuracies, "plain": np.array([[np.nan, 88.0], [np.nan, 91.0]]), "slow": np.full((2, 2), np.nan)}
+    rows = {row.label: row.ours for row in bench_rows("grey", slower)}
+    assert (rows["plain grey limit 1"], rows["plain grey limit 2"], rows["plain grey mean"]) == (None, 89.5, None)
+    notes = bench_notes(Bench("grey", GREY, 8, 5.0), [0.1, 0.2], slower)
+    assert len(notes) == 2
+    assert "+4.50 ± 0.50 points beside plain, mean over those of the limits that it keeps" in notes[1]
 
 
 def test_unknown_data_are_refused(tmp_path: Path) -> None:

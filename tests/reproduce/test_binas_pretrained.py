@@ -11,8 +11,9 @@ import pytest
 
 from archwright.errors import InputError
 from archwright.reproduce import binas_pretrained
+from archwright.reproduce.arms import limit_rows
 from archwright.reproduce.base import Settings
-from archwright.reproduce.binas_pretrained import ARMS, Others, arm_notes, arm_rows
+from archwright.reproduce.binas_pretrained import ARMS, Others, arm_notes
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from tiny_start import tiny_start, write_grey_photos
@@ -52,7 +53,7 @@ def test_every_arm_answers_every_limit_and_once(settings: Settings, monkeypatch:
 
 def test_rows_and_notes_say_how_ours_stands() -> None:
     accuracies = {"ours": np.array([[90.0, 92.0], [94.0, 96.0]]), "frozen": np.array([[88.0, np.nan], [91.0, np.nan]])}
-    rows = {row.label: row for row in arm_rows("photos", accuracies)}
+    rows = {row.label: row for arm, own in accuracies.items() for row in limit_rows("photos", arm, own)}
     assert rows["ours photos limit 1"].ours == 92.0
     assert rows["frozen photos limit 2"].ours is None
     notes = arm_notes("photos", [1.0, 2.0], accuracies)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archwright.execution.base import Item, run_items
-from archwright.reproduce.base import Settings
+from archwright.reproduce.base import Row, Settings
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
@@ -36,6 +36,17 @@ def run_arms(
             found |= run_items(settings.executor, work, items, log, Stop(), bar)
     rows = {arm: [found[f"{arm} seed {seed}"]["accuracies"] for seed in range(seeds)] for arm in arms}
     return {arm: np.array(one, dtype=float) for arm, one in rows.items()}
+
+
+def row_of(label: str, values: NDArray[np.float64]) -> Row:
+    """Test accuracy over seeds, (seeds,); empty where nothing of an arm keeps the limit."""
+    known = not np.isnan(values).any()
+    return Row.of(label, "% on test", None, values.tolist()) if known else Row(label, "% on test", None, None)
+
+
+def limit_rows(name: str, arm: str, values: NDArray[np.float64]) -> list[Row]:
+    """A row a limit of an arm's accuracies, (seeds, limits)."""
+    return [row_of(f"{arm} {name} limit {number}", own) for number, own in enumerate(values.T, 1)]
 
 
 def mean_gain(gains: NDArray[np.float64]) -> str:

@@ -9,7 +9,7 @@ part; rows are on the test part, means over seeds.
 - random: as many random networks as BINAS trained, evenly over the limits;
 - evolution: as many, each a mutation of the best so far within its limit;
 - control: the network that BINAS takes for the tightest limit, trained for all of the time, answering every limit;
-- plain: the plain network of three convolutions, trained for all of the time.
+- plain: the plain network of three convolutions, trained for all of the time, at the limits that it keeps.
 
 Every arm of every seed is kept when it is finished, with each of its networks, and the command goes on from there.
 """
@@ -21,15 +21,18 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+
+from archwright.costs.measure import measure
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
 from archwright.methods.binas.fast import FastPlan
 from archwright.methods.binas.method import Binas
-from archwright.methods.binas.plan import CANDIDATE_SHARE, STEP, TRUNK_PARTS, Plan, candidates
+from archwright.methods.binas.plan import CANDIDATE_SHARE, STEP, TRUNK_PARTS, Plan
 from archwright.methods.binas.tables import TableResult
 from archwright.methods.binas.trunk import Trunk
-from archwright.reproduce.arms import Accuracies, mean_gain, run_arms
+from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, row_of, run_arms
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
 from archwright.runs.files import Json
@@ -37,7 +40,7 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
-from archwright.search.beside import PlainTraining, train_plain
+from archwright.search.beside import PlainNetwork, PlainTraining, train_plain
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.engine import reopened, resume
@@ -95,9 +98,7 @@ def bench_rows(name: str, accuracies: Accuracies) -> list[Row]:
     """A row an arm and limit, and one of the mean over the limits."""
     rows = []
     for arm, values in accuracies.items():
-        for number, at_limit in enumerate(values.T.tolist(), 1):
-            rows.append(Row.of(f"{arm} {name} limit {number}", "% on test", None, at_limit))
-        rows.append(Row.of(f"{arm} {name} mean", "% on test", None, values.mean(1).tolist()))
+        rows += [*limit_rows(name, arm, values), row_of(f"{arm} {name} mean", values.mean(1))]
     return rows
 
 
@@ -105,11 +106,13 @@ def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> li
     """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error."""
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
     notes = [f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"]
-    ours = accuracies["BINAS"].mean(1)
     for arm, values in accuracies.items():
-        if arm != "BINAS":
-            gain = mean_gain(ours - values.mean(1))
-            notes.append(f"{bench.name}: BINAS is {gain} points beside {arm}, mean over the limits")
+        kept = ~np.isnan(values).any(0)
+        if arm == "BINAS" or not kept.any():
+            continue
+        gain = mean_gain((accuracies["BINAS"] - values)[:, kept].mean(1))
+        where = "the limits" if kept.all() else "those of the limits that it keeps"
+        notes.append(f"{bench.name}: BINAS is {gain} points beside {arm}, mean over {where}")
     return notes
 
 
@@ -133,6 +136,10 @@ def prepared(folder: Path, bench: Bench) -> Path:
         shared = equal_time(plan.make(), bench.seconds, len(TIMES_PLAIN))
         (folder / "items" / "proposals.jsonl").unlink(missing_ok=True)  # they are of the plan before it was made equal
         run.finish_stage("plan", shared.model_dump(mode="json"))
+    if not run.items("plain").done:
+        data = method.context.task.data
+        shape = (data.image_channels, data.image_size, data.image_size)
+        run.items("plain").record("latency_ms", measure(PlainNetwork(data), shape, method.tables.timing).median_ms)
     return folder
 
 
@@ -140,7 +147,7 @@ def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
     """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
     part = (1 - CANDIDATE_SHARE) * seconds / (TRUNK_PARTS + limits - 1)
     shares = {"trunk_seconds": TRUNK_PARTS * part, "growth_seconds": part}
-    return plan.model_copy(update={"seconds": seconds, "candidates": candidates(limits), **shares})
+    return plan.model_copy(update={"seconds": seconds, "limits": limits, **shares})
 
 
 def limits_of(plan_run: Path) -> list[float]:
@@ -164,7 +171,7 @@ def run_arm(payload: Json, stop: Stop) -> Json:
             "networks": [one.architecture for one in models],
         }
     log = ItemLog(folder / "networks" / f"{arm}-{seed}.jsonl")
-    return Others(search_folder, payload["limits"], log, payload["seconds"], stop).run(arm)
+    return Others(search_folder, folder / "plan", payload["limits"], log, payload["seconds"], stop).run(arm)
 
 
 def _search(folder: Path, payload: Json) -> Answer:
@@ -197,12 +204,14 @@ class Others:
 
     Attributes:
         folder: of the search.
+        plan_run: whose plan it takes over.
         limits: in milliseconds.
         log: networks that are finished.
         seconds: of training, for the arm.
     """
 
     folder: Path
+    plan_run: Path
     limits: list[float]
     log: ItemLog
     seconds: float
@@ -235,8 +244,8 @@ class Others:
     def run(self, arm: str) -> Json:
         """The arm's test accuracy at every limit: of the best on validation within it."""
         if arm == "plain":
-            accuracy = self.plain()
-            return {"accuracies": [accuracy] * len(self.limits), "networks": ["plain"]}
+            accuracy, latency = self.plain(), Run.open(self.plan_run).items("plain").done["latency_ms"]
+            return {"accuracies": [accuracy if latency <= limit else None for limit in self.limits], "networks": [arm]}
         tried = {"uniform": self.uniform, "random": self.random, "evolution": self.evolution, "control": self.control}
         found = tried[arm]()
         chosen = [max((one for one in found if one.latency_ms <= limit), key=_better) for limit in self.limits]

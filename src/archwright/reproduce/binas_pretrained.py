@@ -33,8 +33,8 @@ from archwright.methods.binas.method import Binas
 from archwright.methods.binas.pretrained import MOST_PATIENCE, PretrainedPlan, preferred
 from archwright.methods.binas.sizes import SizedTables
 from archwright.pretrained import DEFAULT
-from archwright.reproduce.arms import Accuracies, mean_gain, run_arms
-from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, run_arms
+from archwright.reproduce.base import Outcome, Settings, needs
 from archwright.reproduce.searches import finished
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import Progress
@@ -73,20 +73,9 @@ def binas_pretrained(settings: Settings) -> Outcome:
         limits = prepared(folder / "plan", data, SECONDS[name])
         shared = {"limits": limits, "data": data, "seconds": SECONDS[name]}
         accuracies = run_arms(settings, folder, ARMS, seeds, shared, run_arm)
-        rows += arm_rows(name, accuracies)
+        rows += [row for arm, values in accuracies.items() for row in limit_rows(name, arm, values)]
         notes += arm_notes(name, limits, accuracies)
     return Outcome(f"{seeds} seed(s), one thread, {DEFAULT}", rows, notes)
-
-
-def arm_rows(name: str, accuracies: Accuracies) -> list[Row]:
-    """A row an arm and limit."""
-    rows = []
-    for arm, values in accuracies.items():
-        for number, at_limit in enumerate(values.T.tolist(), 1):
-            label, unit = f"{arm} {name} limit {number}", "% on test"
-            known = not np.isnan(at_limit).any()
-            rows.append(Row.of(label, unit, None, at_limit) if known else Row(label, unit, None, None))
-    return rows
 
 
 def arm_notes(name: str, limits: list[float], accuracies: Accuracies) -> list[str]:

@@ -1,11 +1,13 @@
-"""The fast plan of BINAS: small networks tried around each limit, the best one trained on, and grown where that pays.
+"""The fast plan of BINAS: small networks tried for the tightest limit, the best trained on, and grown where it pays.
 
-1. ``plan``: from timed training steps, how the given minutes are shared out. The networks to try for every limit are
-   exact answers of one problem with two resources: the limit, and the time of a training step.
-2. ``candidates``: each is trained for the same short time. Whether a large network pays in the time is thus measured.
-3. ``train``: the best candidate of the tightest limit becomes the trunk and is trained on. For each looser limit whose
-   larger candidates were better the best network so far grows to their size without changing its function, and is
-   trained on; a growth that does not pay on validation is dropped, and the time goes on with what it came from.
+1. ``plan``: from timed training steps, how the given minutes are shared out. The networks to try are exact answers of
+   one problem with two resources: the tightest limit, and the time of a training step.
+2. ``candidates``: each is trained for the same short time.
+3. ``train``: the best candidate becomes the trunk and is trained on. For each looser limit the best network so far
+   grows to the largest that the limit and the time allow, without changing its function, and is trained on; a growth
+   that does not pay on validation is dropped, and the time goes on with what it came from. Every training is steady
+   first and anneals at its end; larger networks grow from the steady state. Where the time is too short for that the
+   trunk gets all of it, and answers every limit.
 4. ``choose``: what was trained is timed again. Every answer is the best on validation within its limit, so that a
    looser limit is never worse.
 
@@ -33,7 +35,7 @@ from archwright.errors import InputError
 from archwright.export import has_onnx
 from archwright.methods.binas.latency import MARGIN
 from archwright.methods.binas.options import BinasOptions, Summary
-from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, default_minutes, make_plan
+from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, default_minutes, make_plan, step_fit
 from archwright.methods.binas.tables import Tables
 from archwright.methods.binas.trunk import Trained, Trunk, order
 from archwright.models import load_member
@@ -189,25 +191,32 @@ class FastPlan:
         timing = replace(STEP_TIMING, processor=context.device.name)
         steps = self.tables.measured(timing, "training steps", "steps", networks=0)
         steps.save(context.run.artifact("steps.json"))
-        factor = self._step_factor(steps)
-        least = factor * steps.costs(self.space).problem(self.space).cost_range("latency_ms")[0]
+        least = steps.costs(self.space).problem(self.space).cost_range("latency_ms")[0]
+        factor, offset = self._step_fit(steps, least)
         spent = time.time() - context.run.events()[0]["time"]
         share = (self._clock() - worked) / (time.perf_counter() - begin)
         seconds = max((1 - KEPT_BACK) * self.seconds - spent, LEAST_TRAINING * self.seconds) * min(1.0, share)
-        plan = make_plan(seconds, len(limit_sets), factor, self._overhead_ms(), self._plain_step_ms(), least)
-        proposed = {one["architecture"] for limits in limit_sets for one in self.trunk(plan).propose(limits, plan)}
+        fit = {"step_factor": factor, "step_offset_ms": offset, "overhead_ms": self._overhead_ms()}
+        plan = make_plan(seconds, len(limit_sets), self._plain_step_ms(), factor * least + offset, **fit)
+        proposed = self.trunk(plan).propose(self._ordered_limits[0], plan)
         each = plan.candidate_seconds(len(proposed))
+        further = f", {plan.growth_seconds:.3g} s for each further one" if plan.limits > 1 else ""
         context.progress.say(
             f"Plan: {len(proposed)} networks tried for {each:.3g} s each, {plan.trunk_seconds:.3g} s for the first "
-            f"answer and for a plain network beside it, {plan.growth_seconds:.3g} s for each further answer."
+            f"answer{further}, {plan.plain_seconds:.3g} s for a plain network beside."
         )
         return plan
 
-    def _step_factor(self, steps: LatencyTable) -> float:
-        """How many times longer a step of the real batch takes than the table's sum of blocks, of a typical network."""
-        network = self.space.plain(width=PLAIN_WIDTH)
-        summed = float(steps.predict(self.space, [network])[0])
-        return self._step_ms(self.space.build(network, self.space.scale)) / summed
+    def _step_fit(self, steps: LatencyTable, least: float) -> tuple[float, float]:
+        """Factor and offset from the table's sum of blocks to a step of the real batch, of a range of plain networks.
+
+        What a block costs beside its arithmetic counts less in a larger batch: small networks are quicker than their
+        sums say, large ones slower.
+        """
+        shapes = [(1, 0), (1, PLAIN_WIDTH), (2, self.space.most_widths - 1)]
+        networks = [self.space.plain(min(depth, max(self.space.depths)), width) for depth, width in shapes]
+        timed = [self._step_ms(self.space.build(one, self.space.scale)) for one in networks]
+        return step_fit(steps.predict(self.space, networks), np.array(timed), least)
 
     def _plain_step_ms(self) -> float:
         return self._step_ms(PlainNetwork(self.context.task.data))
@@ -254,45 +263,52 @@ class FastPlan:
     def trunk(self, plan: Plan) -> Trunk:
         """What proposes and trains, by a plan."""
         steps = LatencyTable.load(self.context.run.artifact("steps.json")).costs(self.space, STEP)
-        problem = (self.tables.costs | _scaled(steps, plan.step_factor)).problem(self.space)
+        problem = (self.tables.costs | _fitted(steps, plan)).problem(self.space)
         return Trunk(self.context, self.space, problem, self.recipe, self.augment, self.tables.clock)
 
     # --- training ---
 
-    def _candidates(self) -> CandidatesResult:
-        """A short training of everything proposed."""
+    @property
+    def _ordered_limits(self) -> list[dict[str, float]]:
+        """The tightest first."""
+        return sorted(self.tables.limit_sets, key=lambda limits: list(limits.values()))
+
+    def _ready(self) -> Trunk:
+        """The trunk, with the time that each candidate of the tightest limit has."""
         plan = self.plan
-        trunk, limit_sets = self.trunk(plan), self.tables.limit_sets
-        proposals = {one["architecture"]: one for limits in limit_sets for one in trunk.propose(limits, plan)}
-        trunk.candidate_seconds = plan.candidate_seconds(len(proposals))
-        found = [trunk.candidate(one, plan) for one in proposals.values()]
+        trunk = self.trunk(plan)
+        trunk.candidate_seconds = plan.candidate_seconds(len(trunk.propose(self._ordered_limits[0], plan)))
+        return trunk
+
+    def _candidates(self) -> CandidatesResult:
+        """A short training of everything proposed for the tightest limit."""
+        plan, trunk = self.plan, self._ready()
+        found = [trunk.candidate(one, plan) for one in trunk.propose(self._ordered_limits[0], plan)]
         best = max(found, key=order)
         self.context.progress.say(f"Tried {len(found)} networks: the best has {best.validation_accuracy:.1f} %.")
         return CandidatesResult(networks=[one.name for one in found])
 
     def _train(self) -> TrainResult:
         """One training a limit, the tightest first."""
-        plan, run = self.plan, self.context.run
-        trunk, log = self.trunk(plan), run.items("answers")
-        tried = CandidatesResult.model_validate(run.stage_result("candidates")).networks
-        trunk.candidate_seconds = plan.candidate_seconds(len(tried))
-        limit_sets = sorted(self.tables.limit_sets, key=lambda limits: list(limits.values()))
-        for limits in limit_sets:
+        plan, trunk, log = self.plan, self._ready(), self.context.run.items("answers")
+        for limits in self._ordered_limits:
             key = json.dumps(limits)
             if key not in log.done:
-                for proposal in trunk.propose(limits, plan):
-                    trunk.candidate(proposal, plan)  # a limit that came later has not been tried for
                 log.record(key, trunk.train_answer(limits, plan))
-                self.context.progress.say(self._sentence(limits, log.done[key], trunk.trained()))
-        return TrainResult(answers=[log.done[json.dumps(limits)] for limits in limit_sets])
+                self.context.progress.say(self._sentence(limits, log.done[key], trunk))
+        return TrainResult(answers=[log.done[json.dumps(limits)] for limits in self._ordered_limits])
 
     @staticmethod
-    def _sentence(limits: dict[str, float], one: Json, trained: dict[str, Trained]) -> str:
+    def _sentence(limits: dict[str, float], one: Json, trunk: Trunk) -> str:
         """What became of a limit's training, for people."""
-        new, base = trained[one["trained"]], trained[one["base"]]
+        known = trunk.trained()
+        new, base = known[one["trained"]], known[one["base"]]
         where = ", ".join(f"{name} {limit:.3g}" for name, limit in limits.items())
+        if one["how"] == "kept":
+            return f"{where}: the network before it is kept: {one['why']}."
+        before = {**known, **trunk.steady()}[one["from"]]
         change = f"{base.validation_accuracy:.1f} -> {new.validation_accuracy:.1f} % on validation"
-        return f"{where}: {one['how']} for {new.steps - base.steps} steps, {change}" + (
+        return f"{where}: {one['how']} for {new.steps - before.steps} steps, {change}" + (
             "." if one["paid"] else ": it does not pay, and is left out."
         )
 
@@ -369,22 +385,24 @@ class FastPlan:
 
     def summary(self) -> Summary:
         """What the answer says beside the models: all that was trained and is not dominated, and what was tried."""
-        trained, front, best = self.trunk(self.plan).trained(), list[Candidate](), -np.inf
+        trunk = self.trunk(self.plan)
+        trained, front, best = trunk.trained(), list[Candidate](), -np.inf
         for one in sorted(trained.values(), key=lambda t: (t.latency_ms, -t.validation_accuracy)):
             if one.validation_accuracy > best:
                 best = one.validation_accuracy
                 known = {"validation_accuracy": best, "latency_ms": one.latency_ms}
                 front.append(Candidate(architecture=one.architecture, **known))
         answers = self.context.run.items("answers").done
-        sentences = [self._sentence(json.loads(key), one, trained) for key, one in answers.items()]
+        sentences = [self._sentence(json.loads(key), one, trunk) for key, one in answers.items()]
         details = {"insights": sentences, "plan": self.plan.model_dump()}
         return Summary(front, len(trained), details)
 
 
-def _scaled(costs: StagedCosts, factor: float) -> StagedCosts:
-    """All costs times ``factor``."""
+def _fitted(costs: StagedCosts, plan: Plan) -> StagedCosts:
+    """Steps as the plan's fit to whole networks has them."""
+    factor, offset = plan.step_factor, plan.step_offset_ms
     return StagedCosts(
         {name: factor * table for name, table in costs.block_costs.items()},
-        {name: factor * fixed for name, fixed in costs.fixed_costs.items()},
+        {name: factor * fixed + offset for name, fixed in costs.fixed_costs.items()},
         {name: factor * table for name, table in costs.depth_costs.items()},
     )

@@ -23,12 +23,18 @@ from archwright.spaces.staged import StagedSpace
 
 STEP = "step_ms"
 """The resource that time for training is counted in: milliseconds of one training step."""
-CANDIDATE_SHARE = 0.2
-"""Part of the time for training that goes into short trainings of candidates."""
+CANDIDATE_SHARE = 0.1
+"""Part of the time for training that goes into short trainings of candidates for the tightest limit."""
+CANDIDATES = 4
+"""Of them, at most."""
 TRUNK_PARTS = 2
 """The first answer, which all others grow from, gets so many times what a further one does."""
 FEWEST_STEPS = 1200
 """Steps that the first answer should get: networks whose step is too slow for that are not looked at."""
+GROWTH_STEPS = 1000
+"""Steps that a grown network should get."""
+SHARED_FROM = 10_000
+"""Steps of the first answer's network in the time of all answers from which on this is shared with larger networks."""
 PLAIN_WIDTH = 2
 """Width number of the plain network that a person would try: always among the candidates where it keeps the limits."""
 TRIED = ((0.5, True), (1.0, False), (0.25, False), (0.5, False), (1.0, True), (0.25, True))
@@ -47,72 +53,110 @@ class Plan(StageResult):
 
     Attributes:
         seconds: of training, all in all.
-        candidates: networks that are trained shortly for each limit, at most.
-        trunk_seconds: for the first answer, and for the plain network beside it.
+        limits: answers that it is for.
+        trunk_seconds: for the first answer.
         growth_seconds: for each further answer.
+        plain_seconds: for the plain network beside: the mean of the answers'.
         least_step_ms: of the quickest network.
         overhead_ms: of a step, for its images and the bookkeeping of a training.
         plain_step_ms: one step of the plain network, with that.
-        step_factor: times the table of step times, which is of small batches, gives steps of the real ones.
+        step_factor: times the table of step times, which is of small batches, and
+        step_offset_ms: more than that are steps of the real ones.
     """
 
     seconds: float = Field(gt=0)
-    candidates: int = Field(ge=1)
+    limits: int = Field(ge=1)
     trunk_seconds: float = Field(gt=0)
     growth_seconds: float = Field(gt=0)
+    plain_seconds: float = Field(gt=0)
     least_step_ms: float = Field(gt=0)
     overhead_ms: float = Field(ge=0)
     plain_step_ms: float = Field(gt=0)
     step_factor: float = Field(gt=0)
+    step_offset_ms: float
 
     def steps(self, seconds: float, step_ms: float) -> int:
         """Steps of a network that fit into ``seconds``."""
         return max(1, round(1000 * seconds / (step_ms + self.overhead_ms)))
 
     def candidate_seconds(self, count: int) -> float:
-        """For each of ``count`` networks that were proposed, over all limits."""
+        """For each of ``count`` networks that were proposed."""
         return CANDIDATE_SHARE * self.seconds / count
 
     @property
+    def answer_seconds(self) -> float:
+        """Of all answers together."""
+        return self.trunk_seconds + (self.limits - 1) * self.growth_seconds
+
+    @property
     def longest_step_ms(self) -> float:
-        """Of a network that is looked at; the quickest one always is."""
+        """Of a network that is tried; the quickest one always is."""
         return max(1000 * self.trunk_seconds / FEWEST_STEPS - self.overhead_ms, self.least_step_ms)
 
     @property
+    def longest_grown_ms(self) -> float:
+        """Of a step of a grown network."""
+        return max(1000 * self.growth_seconds / GROWTH_STEPS - self.overhead_ms, self.least_step_ms)
+
+    def shared(self, step_ms: float) -> bool:
+        """Whether the time is worth sharing with networks that grow from one with such steps.
+
+        Until a network has had its ten thousand steps it gains more by further ones than by growing.
+        """
+        return self.steps(self.answer_seconds, step_ms) >= SHARED_FROM
+
+    @property
     def plain_steps(self) -> int:
-        """Of the plain network, in the time of the first answer."""
-        return max(1, round(1000 * self.trunk_seconds / self.plain_step_ms))
+        """Of the plain network."""
+        return max(1, round(1000 * self.plain_seconds / self.plain_step_ms))
+
+
+def step_fit(summed: NDArray[np.float64], timed: NDArray[np.float64], least: float) -> tuple[float, float]:
+    """The line from sums of blocks to whole steps (both (n,), in ms) with the least relative errors: factor and offset.
+
+    Where it falls, or the ``least`` sum of the space would cost nothing, one factor for all.
+    """
+    factor, offset = np.polyfit(summed, timed, 1, w=1 / timed)
+    if factor <= 0 or factor * least + offset <= 0:
+        return float(np.median(timed / summed)), 0.0
+    return float(factor), float(offset)
 
 
 def make_plan(
-    seconds: float, limits: int, step_factor: float, overhead_ms: float, plain_step_ms: float, least_step_ms: float
+    seconds: float,
+    limits: int,
+    plain_step_ms: float,
+    least_step_ms: float,
+    *,
+    step_factor: float,
+    step_offset_ms: float,
+    overhead_ms: float,
 ) -> Plan:
     """Share ``seconds`` of training out among candidates, one answer a limit, and the plain network.
 
     Args:
         seconds: left for training.
         limits: answers that are asked for.
-        step_factor: of a real step beside the sum of its blocks' timed ones.
-        overhead_ms: of a step beyond its passes.
-        plain_step_ms: of the plain network, without that.
+        plain_step_ms: of the plain network, without ``overhead_ms``.
         least_step_ms: of the quickest network of the space.
+        step_factor: of a real step beside the sum of its blocks' timed ones.
+        step_offset_ms: what it takes more than that.
+        overhead_ms: of a step beyond its passes.
     """
-    part = (1 - CANDIDATE_SHARE) * seconds / (2 * TRUNK_PARTS + limits - 1)
+    parts = TRUNK_PARTS + limits - 1
+    part = (1 - CANDIDATE_SHARE) * seconds / (parts + parts / limits)
     return Plan(
         seconds=seconds,
-        candidates=candidates(limits),
+        limits=limits,
         trunk_seconds=TRUNK_PARTS * part,
         growth_seconds=part,
+        plain_seconds=part * parts / limits,
         least_step_ms=least_step_ms,
         overhead_ms=overhead_ms,
         plain_step_ms=plain_step_ms + overhead_ms,
         step_factor=step_factor,
+        step_offset_ms=step_offset_ms,
     )
-
-
-def candidates(limits: int) -> int:
-    """Networks that are tried for each of so many limits."""
-    return max(3, min(6, round(6 / limits)))
 
 
 def default_minutes(images: int, image_size: int) -> float:

@@ -24,7 +24,7 @@ from archwright.data import Batches, Steps
 from archwright.data.augmentation import Augment
 from archwright.errors import InfeasibleError
 from archwright.methods.binas.latency import Clock
-from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, Wish, growth, wishes, worth
+from archwright.methods.binas.plan import CANDIDATES, PLAIN_WIDTH, STEP, Plan, Wish, growth, wishes, worth
 from archwright.models import Model, load_member
 from archwright.runs.files import Json
 from archwright.search.context import Context
@@ -35,8 +35,9 @@ from archwright.spaces.compact_network import CompactNetwork
 from archwright.supernets.grow import grow
 from archwright.training import Recipe, train
 
-RESTART = 0.5
-"""Learning rate after the trunk's training, as a part of the one that candidates and trunk have."""
+ANNEALED = 0.25
+"""Part of an answer's training over which the learning rate falls to nothing. Until then it is steady, and that is
+where the next, larger network goes on from: annealed weights would have to be warmed up again."""
 
 Limits = Mapping[str, float]
 
@@ -47,7 +48,6 @@ class Trained:
 
     Attributes:
         name: of its files.
-        origin: the candidate that it comes from.
         steps: of its training, with those of the network it comes from.
         losses: cross entropy of each validation image, (n,).
         costs: predicted, by resource.
@@ -56,7 +56,6 @@ class Trained:
 
     name: str
     architecture: str
-    origin: str
     steps: int
     validation_accuracy: float
     losses: NDArray[np.float64]
@@ -67,11 +66,6 @@ class Trained:
     def loss(self) -> float:
         """Mean cross entropy on validation."""
         return float(self.losses.mean())
-
-    @property
-    def is_candidate(self) -> bool:
-        """Whether its training was only a short try."""
-        return self.name == self.origin
 
     def to_json(self) -> Json:
         """For the run."""
@@ -133,7 +127,7 @@ class Trunk:
             by_hand = self._by_hand(limits)
             found = {} if by_hand is None else {by_hand["architecture"]: by_hand}
             for wish in wishes(self.space, self.valued, plan):
-                one = self._fitting(wish, limits) if len(found) < plan.candidates else None
+                one = self._fitting(wish, limits) if len(found) < CANDIDATES else None
                 if one is not None:
                     found.setdefault(one["architecture"], one)
             if not found:
@@ -176,8 +170,12 @@ class Trunk:
     # --- training ---
 
     def trained(self) -> dict[str, Trained]:
-        """Everything trained so far, by name."""
+        """Every network that was trained to the end so far, by name."""
         return {name: Trained.from_json(one) for name, one in self.context.run.items("trained").done.items()}
+
+    def steady(self) -> dict[str, Trained]:
+        """What they were before the learning rate fell: where larger networks go on from."""
+        return {name: Trained.from_json(one) for name, one in self.context.run.items("steady").done.items()}
 
     def new_network(self, architecture: CompactArchitecture) -> Network:
         """With the initial weights of the seed."""
@@ -187,31 +185,68 @@ class Trunk:
 
     def candidate(self, proposal: Json, plan: Plan) -> Trained:
         """A proposal after its short training."""
+        name = _name(proposal["architecture"], "candidate")
         network = self.new_network(self.space.parse(proposal["architecture"]))
-        return self._train(_name(proposal["architecture"]), network, proposal, None, self.candidate_seconds, plan)
+        steps = plan.steps(self.candidate_seconds, proposal["costs"][STEP])
+        return self._train(name, network, proposal, None, self.recipe, steps)
 
     def train_answer(self, limits: Limits, plan: Plan) -> Json:
         """One more training for ``limits``: says which network it was, what it came from, and whether it paid.
 
-        The first is the trunk's: the best candidate goes on. For a looser limit the best network so far grows, but only
-        where larger candidates were the better ones in the same time, and to their size; else it goes on as it is.
+        The first is the trunk's: the best candidate goes on. For a looser limit the best network so far grows to the
+        largest that the limit and the time allow; where a growth did not pay it goes on as it is. Where the time is too
+        short to be shared the trunk has had all of it, and answers the limits that the plan is for.
         """
-        trained = self.trained()
+        trained, answers = self.trained(), self._answers()
         base = max((one for one in self.pool() if one.within(limits)), key=order, default=None)
-        best = min((trained[_name(one["architecture"])] for one in self.propose(limits, plan)), key=lambda o: o.loss)
         if base is None:
-            new = self._go_on(best, plan.trunk_seconds, plan)
-            return {"trained": new.name, "base": best.name, "how": "trained", "paid": True}
-        failed = {one["how"] for one in self._answers() if one["base"] == base.name and not one["paid"]}
-        larger = best.costs[STEP] > base.costs[STEP] and "grown" not in failed
-        grown = self._grown(base, limits, best.costs[STEP]) if larger else None
+            tried = [self.candidate(one, plan) for one in self.propose(limits, plan)]
+            first = min(tried, key=lambda one: one.loss)
+            alone = not answers and not plan.shared(first.costs[STEP])
+            seconds = plan.answer_seconds if alone else plan.trunk_seconds
+            return self._answer(first, first, _what(first), seconds, plan, "trained")
+        trunk = trained[answers[0]["trained"]]
+        if len(answers) < plan.limits and not plan.shared(trunk.costs[STEP]):
+            return self._kept(base, "all of the time is worth more to it than to a larger one")
+        steady = self.steady()[next(one["steady"] for one in answers if one["trained"] == base.name)]
+        failed = {one["how"] for one in answers if one.get("from") == steady.name and not one["paid"]}
+        grown = None if "grown" in failed else self._grown(steady, limits, plan.longest_grown_ms)
         if grown is not None:
-            name = _name(f"{base.name} {grown['architecture']}", "grown")
-            network = self._larger(base, grown["architecture"], name)
-            return self._compared(self._train(name, network, grown, base, plan.growth_seconds, plan), base, "grown")
+            return self._answer(steady, base, grown, plan.growth_seconds, plan, "grown")
         if "trained" not in failed:
-            return self._compared(self._go_on(base, plan.growth_seconds, plan), base, "trained")
-        return {"trained": base.name, "base": base.name, "how": "kept", "paid": True}
+            return self._answer(steady, base, _what(steady), plan.growth_seconds, plan, "trained")
+        return self._kept(base, "neither a larger one nor more training was better")
+
+    @staticmethod
+    def _kept(base: Trained, why: str) -> Json:
+        return {"trained": base.name, "base": base.name, "how": "kept", "paid": True, "why": why}
+
+    def _answer(self, before: Trained, base: Trained, what: Json, seconds: float, plan: Plan, how: str) -> Json:
+        """Train on from ``before``, steadily and then with a falling rate, and compare with ``base``.
+
+        A network that was only trained on counts where it became better; a larger one only beyond the noise.
+        """
+        name = f"{before.name} {what['architecture']} {how}"
+        larger = what["architecture"] != before.architecture
+        network = (
+            self._larger(before, what["architecture"], name) if larger else load_member(self.file(before.name)).network
+        )
+        steps, climb = plan.steps(seconds, what["costs"][STEP]), 0.0 if larger else self.recipe.warmup_epochs
+        last = max(1, round(ANNEALED * steps))
+        rate = self.recipe.changed(schedule="constant", warmup_epochs=climb)
+        fall = self.recipe.changed(schedule="linear", warmup_epochs=0.0)
+        steady = self._train(_name(name, "steady"), network, what, before, rate, max(1, steps - last), "steady")
+        network = load_member(self.file(steady.name)).network
+        new = self._train(_name(name, how), network, what, steady, fall, last)
+        paid = base.name == before.name or (pays(new, base) if larger else order(new) > order(base))
+        return {
+            "trained": new.name,
+            "steady": steady.name,
+            "from": before.name,
+            "base": base.name,
+            "how": how,
+            "paid": paid,
+        }
 
     def _larger(self, base: Trained, architecture: str, name: str) -> Network:
         """A network of ``architecture`` that computes what ``base`` does."""
@@ -229,18 +264,6 @@ class Trunk:
         trained = self.trained()
         return [trained[name] for name in dict.fromkeys(one["trained"] for one in self._answers() if one["paid"])]
 
-    def _compared(self, new: Trained, base: Trained, how: str) -> Json:
-        """A network that was trained on counts where it became better; a larger one only beyond the noise."""
-        paid = order(new) > order(base) if new.architecture == base.architecture else pays(new, base)
-        return {"trained": new.name, "base": base.name, "how": how, "paid": paid}
-
-    def _go_on(self, one: Trained, seconds: float, plan: Plan) -> Trained:
-        """The same network, trained on."""
-        what = {"architecture": one.architecture, "costs": one.costs, "latency_ms": one.latency_ms}
-        return self._train(
-            _name(one.name, "trained"), load_member(self.file(one.name)).network, what, one, seconds, plan
-        )
-
     def _grown(self, base: Trained, limits: Limits, step_ms: float) -> Json | None:
         """What ``base`` grows into within ``limits``, None if nothing; kept, as what is timed does not repeat."""
         log, key = self.context.run.items("growth"), f"{json.dumps(limits)} from {base.name}"
@@ -253,7 +276,14 @@ class Trunk:
         return log.done[key]
 
     def _train(
-        self, name: str, network: Network, what: Json, before: Trained | None, seconds: float, plan: Plan
+        self,
+        name: str,
+        network: Network,
+        what: Json,
+        before: Trained | None,
+        recipe: Recipe,
+        steps: int,
+        log: str = "trained",
     ) -> Trained:
         """Train, validate and save a network; one that is finished is not trained again.
 
@@ -261,20 +291,19 @@ class Trunk:
             name: of its files.
             network: with the weights to begin with.
             what: its architecture, costs and latency.
-            before: what the weights come from; None for a candidate.
-            seconds: for how long.
-            plan: that says how many steps these are.
+            before: what the weights come from; None for new ones.
+            recipe: of one pass over the steps.
+            steps: for how long.
+            log: of the run, in which it is kept.
         """
-        context, log = self.context, self.context.run.items("trained")
-        if name not in log.done:
-            steps = plan.steps(seconds, what["costs"][STEP])
-            later = self.recipe.changed(lr=RESTART * self.recipe.lr)
+        context, items = self.context, self.context.run.items(log)
+        if name not in items.done:
             store = context.run.checkpoints(f"trained/{name}")
             with context.progress.task(f"training {name}", steps) as bar:
                 train(
                     network,
                     Steps(self.batches(name), steps),
-                    self.recipe if before is None or before.is_candidate else later,
+                    recipe,
                     seed=context.configuration.seed,
                     device=context.device.name,
                     checkpoints=store,
@@ -285,7 +314,6 @@ class Trunk:
             found = Trained(
                 name=name,
                 architecture=what["architecture"],
-                origin=name if before is None else before.origin,
                 steps=steps + (0 if before is None else before.steps),
                 validation_accuracy=100 * float(right.mean()),
                 losses=losses,
@@ -293,9 +321,9 @@ class Trunk:
                 latency_ms=what["latency_ms"],
             )
             self.model(network, self.space.parse(found.architecture)).save(self.file(name))
-            log.record(name, found.to_json())
+            items.record(name, found.to_json())
             store.clear()
-        return Trained.from_json(log.done[name])
+        return Trained.from_json(items.done[name])
 
     def batches(self, name: str) -> Batches:
         """Training batches; every training sees the images in another order and otherwise augmented."""
@@ -325,6 +353,11 @@ class Trunk:
         return self.context.run.artifact(f"networks/{name}.safetensors")
 
 
-def _name(of: str, how: str = "candidate") -> str:
+def _what(one: Trained) -> Json:
+    """A network with its costs, to be trained on."""
+    return {"architecture": one.architecture, "costs": one.costs, "latency_ms": one.latency_ms}
+
+
+def _name(of: str, how: str) -> str:
     """A short name for a network that comes from ``of``."""
     return f"{how}-{hashlib.sha256(of.encode()).hexdigest()[:8]}"

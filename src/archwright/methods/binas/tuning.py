@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.data import Batches, ImageData, Steps
-from archwright.methods.binas.trunk import RESTART, Trained
+from archwright.methods.binas.trunk import Trained
 from archwright.models import Model, load_member
 from archwright.pretrained import Weights
 from archwright.search.context import Context
@@ -34,6 +34,8 @@ from archwright.training import Recipe, train
 
 LEARNING_RATE = 3e-4
 """Of AdamW, for the classifier, too: it is fitted before, and a higher rate undoes that in a few steps."""
+RESTART = 0.5
+"""Learning rate of the networks that are cut out of the trunk, as a part of the trunk's."""
 BATCH = 32
 WEIGHT_DECAY = 0.01
 LABEL_SMOOTHING = 0.1
@@ -133,7 +135,7 @@ class Tuner:
         """Validate a network and keep what came of it."""
         losses, right = self.outcomes(network, space.scale.image_size)
         found = Sized(
-            **{"name": name, "origin": name, "weights": name, **known},
+            **{"name": name, "weights": name, **known},
             architecture=str(architecture),
             steps=steps,
             validation_accuracy=100 * float(right.mean()),
