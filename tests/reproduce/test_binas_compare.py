@@ -52,6 +52,10 @@ def test_every_arm_answers_every_limit_within_it_and_once(settings: Settings, mo
         len(ItemLog(settings.folder / "grey" / "networks" / f"{arm}-0.jsonl").done) for arm in ("control", "plain")
     ]
     assert counts == [1, 1]
+    logs = [ItemLog(settings.folder / "grey" / "networks" / f"{arm}-0.jsonl").done for arm in ("random", "evolution")]
+    shared = [key for key in logs[0] if key in logs[1]]  # evolution begins with the random arm's networks
+    assert len(shared) >= 1
+    assert all(logs[0][key] == logs[1][key] for key in shared)
 
     def not_again(*_: Any) -> Any:
         raise AssertionError("done before")

@@ -16,7 +16,8 @@ Every arm of every seed is kept when it is finished, with each of its networks, 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -53,6 +54,8 @@ ARMS = ("BINAS", "uniform", "random", "evolution", "control", "plain")
 TIMES_PLAIN = (1.0, 1.8, 3.5)
 """The limits, as multiples of the plain network's predicted latency."""
 DEFAULT_SEEDS = 3
+LITTLE = 1.0
+"""Seconds of the plain network beside BINAS' own answer, which nobody looks at here."""
 TRIES = 10_000
 """Random networks that are drawn for one within a limit."""
 
@@ -146,7 +149,7 @@ def prepared(folder: Path, bench: Bench) -> Path:
 def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
     """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
     part = (1 - CANDIDATE_SHARE) * seconds / (TRUNK_PARTS + limits - 1)
-    shares = {"trunk_seconds": TRUNK_PARTS * part, "growth_seconds": part}
+    shares = {"trunk_seconds": TRUNK_PARTS * part, "growth_seconds": part, "plain_seconds": LITTLE}
     return plan.model_copy(update={"seconds": seconds, "limits": limits, **shares})
 
 
@@ -170,8 +173,10 @@ def run_arm(payload: Json, stop: Stop) -> Json:
             "accuracies": [one.accuracy for one in models],
             "networks": [one.architecture for one in models],
         }
-    log = ItemLog(folder / "networks" / f"{arm}-{seed}.jsonl")
-    return Others(search_folder, folder / "plan", payload["limits"], log, payload["seconds"], stop).run(arm)
+    log, random = (ItemLog(folder / "networks" / f"{name}-{seed}.jsonl") for name in (arm, "random"))
+    return Others(
+        search_folder, folder / "plan", payload["limits"], log, payload["seconds"], stop, earlier=random.done
+    ).run(arm)
 
 
 def _search(folder: Path, payload: Json) -> Answer:
@@ -208,6 +213,8 @@ class Others:
         limits: in milliseconds.
         log: networks that are finished.
         seconds: of training, for the arm.
+        earlier: what another arm trained: the same network, time and seed give the same result and are not trained
+            again, though they count (evolution begins with the random arm's first networks).
     """
 
     folder: Path
@@ -216,6 +223,7 @@ class Others:
     log: ItemLog
     seconds: float
     stop: Stop
+    earlier: Mapping[str, Json] = field(default_factory=dict)
 
     @cached_property
     def method(self) -> Binas:
@@ -316,6 +324,8 @@ class Others:
     def tried(self, architecture: CompactArchitecture, seconds: float) -> Tried:
         """A network after so many seconds of training; kept."""
         key, costs = f"{architecture} {seconds:.3f}", self.costs(architecture)
+        if key not in self.log.done and key in self.earlier:
+            self.log.record(key, self.earlier[key])
         if key not in self.log.done:
             context, fast = self.method.context, self.fast
             network = self.trunk.new_network(architecture)
