@@ -193,15 +193,16 @@ class Trunk:
     def train_answer(self, limits: Limits, plan: Plan) -> Json:
         """One more training for ``limits``: says which network it was, what it came from, and whether it paid.
 
-        The first is the trunk's: the best candidate goes on. For a looser limit the best network so far grows to the
-        largest that the limit and the time allow; where a growth did not pay it goes on as it is. Where the time is too
-        short to be shared the trunk has had all of it, and answers the limits that the plan is for.
+        The first is the trunk's: the network that a person would try goes on, or the best candidate that is better
+        beyond the noise: differences after some hundred steps are mostly that. For a looser limit the best network so
+        far grows to the largest that the limit and the time allow; where a growth did not pay it goes on as it is.
+        Where the time is too short to be shared the trunk has had all of it, and answers the limits of the plan.
         """
         trained, answers = self.trained(), self._answers()
         base = max((one for one in self.pool() if one.within(limits)), key=order, default=None)
         if base is None:
-            tried = [self.candidate(one, plan) for one in self.propose(limits, plan)]
-            first = min(tried, key=lambda one: one.loss)
+            by_hand, *others = [self.candidate(one, plan) for one in self.propose(limits, plan)]
+            first = max([by_hand, *(one for one in others if pays(one, by_hand))], key=order)
             alone = not answers and not plan.shared(first.costs[STEP])
             seconds = plan.answer_seconds if alone else plan.trunk_seconds
             return self._answer(first, first, _what(first), seconds, plan, "trained")
