@@ -172,6 +172,27 @@ def runs_resume(
     show_answer(found, as_json)
 
 
+@runs.command("time", epilog="Example: archwright runs time last --times 3")
+@click.argument("run", default="last")
+@click.option("--times", type=click.IntRange(min=1), default=3, show_default=True, help="How often each is timed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
+def runs_time(run: str, times: int, as_json: bool) -> None:
+    """Time the networks of a finished binas run again. RUN is a folder, a name or 'last'.
+
+    Times are as the clock shows them, so on a busy machine they are longer. Nothing in the run changes.
+    """
+    from archwright.cli.view import print_json, show_times
+    from archwright.methods.binas.again import time_again
+    from archwright.runs.progress import TerminalProgress
+    from archwright.runs.run import find_run
+
+    found = time_again(find_run(run).folder, times, TerminalProgress())
+    if as_json:
+        print_json({"models": [{**one.model_dump(), "within": one.within} for one in found]})
+    else:
+        show_times(found)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns every error into one screen and an exit code."""
     try:

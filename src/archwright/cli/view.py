@@ -12,6 +12,7 @@ from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
 
 if TYPE_CHECKING:
+    from archwright.methods.binas.again import TimedAgain
     from archwright.models import Prediction
     from archwright.runs.run import Run
     from archwright.search.answer import Answer, Beside
@@ -115,6 +116,17 @@ def _show_models(answer: Answer) -> None:
 def _beside(name: str, one: Beside) -> str:
     latency_ms = (one.model_extra or {}).get("latency_ms")
     return f"{name} {one.accuracy:.1f} %" + (f" ({latency_ms:.3g} ms)" if latency_ms is not None else "")
+
+
+def show_times(found: Sequence[TimedAgain]) -> None:
+    """Networks that were timed again, each time beside the limit."""
+    rows = []
+    for one in found:
+        times = ", ".join(f"{median:.3g}" for median in one.medians_ms)
+        rows.append((f"{one.limit_ms:.3g} ms", f"{times} ms", "yes" if one.within else "no", one.architecture))
+    show_table(("limit", "median, each time", "within", "network"), rows)
+    if not all(one.within for one in found):
+        say("Over a limit: is the machine quiet? Choose anew by times of now: archwright runs resume RUN --remeasure")
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:
