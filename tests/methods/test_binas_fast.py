@@ -41,7 +41,7 @@ LIMITS = [0.9 * REACH[0] + 0.1 * REACH[1], 0.7 * REACH[0] + 0.3 * REACH[1]]
 def few_steps_are_shared() -> Iterator[None]:
     """As if the time were long: these tests train for a few steps only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("archwright.methods.binas.plan.SHARED_FROM", 1)
+        patch.setattr("archwright.methods.binas.plan.SHARED_FROM", 0)
         yield
 
 

@@ -72,8 +72,9 @@ def test_the_time_is_shared_out_among_candidates_answers_and_the_plain_network()
     assert plan.steps(1e-9, 10.0) == 1
     assert plan.steps(plan.trunk_seconds, plan.longest_step_ms) == FEWEST_STEPS
     assert plan.steps(plan.growth_seconds, plan.longest_grown_ms) == GROWTH_STEPS
-    assert plan.shared(4.9)  # 60 s are 10,000 steps of 6 ms
-    assert not plan.shared(5.1)
+    assert plan.shared(4.9, 100.0)  # 60 s are 10,000 steps of 6 ms: a hundred passes
+    assert not plan.shared(5.1, 100.0)
+    assert plan.shared(5.1, 90.0)
     little = make_plan(1e-3, 1, 1.0, 7.0, step_factor=1.0, step_offset_ms=0.0, overhead_ms=1.0)
     assert little.longest_step_ms == little.longest_grown_ms == 7.0  # the quickest network is always looked at
     assert little.plain_seconds == little.trunk_seconds

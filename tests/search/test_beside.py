@@ -98,7 +98,11 @@ def test_the_verdict_says_when_an_answer_is_nothing_to_be_proud_of() -> None:
     assert beside.verdict(answer(70, 61, 78), simple) == ""
     assert "guessing (25.0 %)" in beside.verdict(answer(30, 22, 39), simple)
     near = beside.verdict(answer(58, 50, 66), simple)
-    assert "plain network's 60.0 %" in near
+    assert "the 60.0 % of the plain network on" in near
     assert "within chance" in near
     assert "--minutes" in near
     assert "(worse)" in beside.verdict(answer(40, 31, 49), simple)
+    slow = {**simple, PLAIN: Beside(accuracy=80.0, accuracy_on="the same images", latency_ms=0.7)}
+    limited = answer(70, 61, 78).model_copy(update={"limits": {"latency_ms": 0.3}})
+    said = "the 80.0 % of the plain network, which takes 0.7 ms where 0.3 are allowed, on the same images"
+    assert said in beside.verdict(limited, slow)

@@ -33,8 +33,8 @@ FEWEST_STEPS = 1200
 """Steps that the first answer should get: networks whose step is too slow for that are not looked at."""
 GROWTH_STEPS = 1000
 """Steps that a grown network should get."""
-SHARED_FROM = 10_000
-"""Steps of the first answer's network in the time of all answers from which on this is shared with larger networks."""
+SHARED_FROM = 100
+"""Times that the first answer's network could see every image, from which on its time is shared with larger ones."""
 PLAIN_WIDTH = 2
 """Width number of the plain network that a person would try: always among the candidates where it keeps the limits."""
 TRIED = ((0.5, True), (1.0, False), (0.25, False), (0.5, False), (1.0, True), (0.25, True))
@@ -98,12 +98,12 @@ class Plan(StageResult):
         """Of a step of a grown network."""
         return max(1000 * self.growth_seconds / GROWTH_STEPS - self.overhead_ms, self.least_step_ms)
 
-    def shared(self, step_ms: float) -> bool:
-        """Whether the time is worth sharing with networks that grow from one with such steps.
+    def shared(self, step_ms: float, steps_a_pass: float) -> bool:
+        """Whether the time of all answers is worth sharing with networks that grow from one with such steps.
 
-        Until a network has had its ten thousand steps it gains more by further ones than by growing.
+        Until a network has seen its images a hundred times it gains more by further passes than by growing.
         """
-        return self.steps(self.answer_seconds, step_ms) >= SHARED_FROM
+        return self.steps(self.answer_seconds, step_ms) >= SHARED_FROM * steps_a_pass
 
     @property
     def plain_steps(self) -> int:

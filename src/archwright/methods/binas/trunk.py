@@ -203,11 +203,11 @@ class Trunk:
         if base is None:
             by_hand, *others = [self.candidate(one, plan) for one in self.propose(limits, plan)]
             first = max([by_hand, *(one for one in others if pays(one, by_hand))], key=order)
-            alone = not answers and not plan.shared(first.costs[STEP])
+            alone = not answers and not plan.shared(first.costs[STEP], self._steps_a_pass)
             seconds = plan.answer_seconds if alone else plan.trunk_seconds
             return self._answer(first, first, _what(first), seconds, plan, "trained")
         trunk = trained[answers[0]["trained"]]
-        if len(answers) < plan.limits and not plan.shared(trunk.costs[STEP]):
+        if len(answers) < plan.limits and not plan.shared(trunk.costs[STEP], self._steps_a_pass):
             return self._kept(base, "all of the time is worth more to it than to a larger one")
         steady = self.steady()[next(one["steady"] for one in answers if one["trained"] == base.name)]
         failed = {one["how"] for one in answers if one.get("from") == steady.name and not one["paid"]}
@@ -217,6 +217,11 @@ class Trunk:
         if "trained" not in failed:
             return self._answer(steady, base, _what(steady), plan.growth_seconds, plan, "trained")
         return self._kept(base, "neither a larger one nor more training was better")
+
+    @property
+    def _steps_a_pass(self) -> float:
+        """Over the training images."""
+        return len(self.context.task.data.train) / self.recipe.batch_size
 
     @staticmethod
     def _kept(base: Trained, why: str) -> Json:
