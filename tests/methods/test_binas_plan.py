@@ -15,7 +15,6 @@ from archwright.methods.binas.plan import (
     TRIED,
     default_minutes,
     growth,
-    make_plan,
     step_fit,
     wishes,
     worth,
@@ -63,19 +62,32 @@ def every(problem: StagedProblem) -> StagedChoice:
 
 
 def test_the_time_is_shared_out_among_candidates_answers_and_the_plain_network() -> None:
-    plan = make_plan(100.0, 2, 4.0, 2.0, step_factor=3.0, step_offset_ms=-1.0, overhead_ms=1.0)
+    plan = PLAN.model_copy(update={"seconds": 100.0, "steps_a_pass": 100.0, "plain_step_ms": 5.0, "least_step_ms": 2.0})
+    assert plan.shared  # the answers' 60 s are 10,000 steps of 5 + 1 ms: a hundred passes
     assert 4 * plan.candidate_seconds(4) == pytest.approx(10.0)
     assert plan.trunk_seconds == 2 * plan.growth_seconds == pytest.approx(40.0)
-    assert plan.answer_seconds == 2 * plan.plain_seconds == pytest.approx(60.0)
-    assert plan.steps(plan.growth_seconds, 19.0) == 1000  # 20 s; of each step a millisecond is for images
+    assert plan.plain_seconds == pytest.approx(30.0)
     assert plan.plain_steps == 6000
+    assert plan.steps(plan.growth_seconds, 19.0) == 1000  # 20 s; of each step a millisecond is for images
     assert plan.steps(1e-9, 10.0) == 1
     assert plan.steps(plan.trunk_seconds, plan.longest_step_ms) == FEWEST_STEPS
     assert plan.steps(plan.growth_seconds, plan.longest_grown_ms) == GROWTH_STEPS
-    assert plan.shared(4.9, 100.0)  # 60 s are 10,000 steps of 6 ms: a hundred passes
-    assert not plan.shared(5.1, 100.0)
-    assert plan.shared(5.1, 90.0)
-    little = make_plan(1e-3, 1, 1.0, 7.0, step_factor=1.0, step_offset_ms=0.0, overhead_ms=1.0)
+    without = plan.model_copy(update={"beside": False})
+    assert without.trunk_seconds + without.growth_seconds == pytest.approx(90.0)
+    assert plan.model_dump()["trunk_seconds"] == plan.trunk_seconds  # who gets what is written down
+
+
+def test_a_time_too_short_to_be_shared_is_the_first_answers() -> None:
+    changes = {"seconds": 100.0, "plain_step_ms": 5.0, "least_step_ms": 2.0}
+    plan = PLAN.model_copy(update={**changes, "steps_a_pass": 101.0})
+    assert not plan.shared
+    assert plan.trunk_seconds == plan.plain_seconds == pytest.approx(45.0)
+    assert plan.growth_seconds == pytest.approx(20.0)  # of a limit that comes later
+    assert plan.model_copy(update={"beside": False, "steps_a_pass": 1000.0}).trunk_seconds == pytest.approx(90.0)
+    few = PLAN.model_copy(update={**changes, "seconds": 10.0, "steps_a_pass": 1.0})  # seen 1,000 times in 6 s
+    assert few.longest_grown_ms < few.first_step_ms
+    assert not few.shared  # as nothing larger would have its thousand steps
+    little = PLAN.model_copy(update={"seconds": 1e-3, "limits": 1, "least_step_ms": 7.0})
     assert little.longest_step_ms == little.longest_grown_ms == 7.0  # the quickest network is always looked at
     assert little.plain_seconds == little.trunk_seconds
 

@@ -11,9 +11,10 @@ import pytest
 from archwright.errors import InputError
 from archwright.reproduce import binas_compare
 from archwright.reproduce.base import Settings
-from archwright.reproduce.binas_compare import ARMS, Bench, Others, bench_notes, bench_rows, equal_time, limits_of
+from archwright.reproduce.binas_compare import ARMS, Bench, bench_notes, bench_rows, equal_time, limits_of
 from archwright.runs.run import ItemLog, Run
-from binas_plans import PLAN, planned_run, space_of, table_of
+from archwright.runs.stop import Stop
+from binas_plans import ALONE, PLAN, planned_run, space_of, table_of
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
 SPACE = space_of()
@@ -52,22 +53,30 @@ def test_every_arm_answers_every_limit_within_it_and_once(settings: Settings, mo
         len(ItemLog(settings.folder / "grey" / "networks" / f"{arm}-0.jsonl").done) for arm in ("control", "plain")
     ]
     assert counts == [1, 1]
-    logs = [ItemLog(settings.folder / "grey" / "networks" / f"{arm}-0.jsonl").done for arm in ("random", "evolution")]
-    shared = [key for key in logs[0] if key in logs[1]]  # evolution begins with the random arm's networks
-    assert len(shared) >= 1
-    assert all(logs[0][key] == logs[1][key] for key in shared)
 
-    def not_again(*_: Any) -> Any:
+    def not_again(*_: Any, **__: Any) -> Any:
         raise AssertionError("done before")
 
+    folder = settings.folder / "grey"
+    shared = {"seconds": 0.1, "limits": milliseconds, "plain_ms": 1.0, "folder": str(folder), "seed": 0}
+    (folder / "networks" / "evolution-0.jsonl").unlink()
+    first = next(iter(ItemLog(folder / "networks" / "random-0.jsonl").done))
+    with monkeypatch.context() as patch:
+        patch.setattr(binas_compare, "train", not_again)  # evolution begins with the random arm's networks
+        with pytest.raises(AssertionError, match="done before"):
+            binas_compare.run_arm({"arm": "evolution", **shared}, Stop())
+    assert next(iter(ItemLog(folder / "networks" / "evolution-0.jsonl").done)) == first
     monkeypatch.setattr(binas_compare, "run_arm", not_again)
     assert binas_compare.binas_compare(settings).rows == outcome.rows
-    monkeypatch.setattr(Others, "tried", not_again)
 
 
 def test_all_arms_have_the_same_seconds() -> None:
     plan = equal_time(PLAN, 120.0, 3)
-    assert plan.trunk_seconds + 2 * plan.growth_seconds + 6 * plan.candidate_seconds(6) == pytest.approx(120.0)
+    assert plan.shared
+    assert plan.trunk_seconds + 2 * plan.growth_seconds + 4 * plan.candidate_seconds(4) == pytest.approx(120.0)
+    alone = equal_time(ALONE, 120.0, 3)
+    assert not alone.shared
+    assert alone.trunk_seconds + 4 * alone.candidate_seconds(4) == pytest.approx(120.0)
     assert plan.step_factor == PLAN.step_factor
 
 

@@ -24,13 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
-from archwright.costs.measure import measure
+from archwright.costs.measure import Stopwatch
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
 from archwright.methods.binas.fast import FastPlan
+from archwright.methods.binas.latency import middle_round
 from archwright.methods.binas.method import Binas
-from archwright.methods.binas.plan import CANDIDATE_SHARE, STEP, TRUNK_PARTS, Plan
+from archwright.methods.binas.plan import STEP, Plan
 from archwright.methods.binas.tables import TableResult
 from archwright.methods.binas.trunk import Trunk
 from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, row_of, run_arms
@@ -52,10 +53,8 @@ from archwright.training import train
 
 ARMS = ("BINAS", "uniform", "random", "evolution", "control", "plain")
 TIMES_PLAIN = (1.0, 1.8, 3.5)
-"""The limits, as multiples of the plain network's predicted latency."""
+"""The limits, as multiples of the latency of the space's plain network."""
 DEFAULT_SEEDS = 3
-LITTLE = 1.0
-"""Seconds of the plain network beside BINAS' own answer, which nobody looks at here."""
 TRIES = 10_000
 """Random networks that are drawn for one within a limit."""
 
@@ -79,7 +78,6 @@ def benches() -> dict[str, Bench]:
     return {bench.name: bench for bench in found}
 
 
-@needs()
 @needs(images=False)
 def binas_compare(settings: Settings) -> Outcome:
     """Test accuracy of every arm at every limit."""
@@ -90,8 +88,10 @@ def binas_compare(settings: Settings) -> Outcome:
     rows, notes = [], []
     for bench in known.values() if settings.only is None else [known[settings.only]]:
         folder = settings.folder / bench.name
-        limits = limits_of(prepared(folder / "plan", bench))
-        accuracies = run_arms(settings, folder, ARMS, seeds, {"limits": limits, **asdict(bench)}, run_arm)
+        plan_run = prepared(folder / "plan", bench)
+        limits, plain_ms = limits_of(plan_run), Run.open(plan_run).items("plain").done["latency_ms"]
+        shared = {"limits": limits, "plain_ms": plain_ms, **asdict(bench)}
+        accuracies = run_arms(settings, folder, ARMS, seeds, shared, run_arm)
         rows += bench_rows(bench.name, accuracies)
         notes += bench_notes(bench, limits, accuracies)
     return Outcome(f"{seeds} seeds, one thread", rows, notes)
@@ -137,20 +137,18 @@ def prepared(folder: Path, bench: Bench) -> Path:
         run.finish_stage("table", method.tables.make().model_dump(mode="json"))
     if run.stage_result("plan") is None:
         shared = equal_time(plan.make(), bench.seconds, len(TIMES_PLAIN))
-        (folder / "items" / "proposals.jsonl").unlink(missing_ok=True)  # they are of the plan before it was made equal
         run.finish_stage("plan", shared.model_dump(mode="json"))
     if not run.items("plain").done:
         data = method.context.task.data
         shape = (data.image_channels, data.image_size, data.image_size)
-        run.items("plain").record("latency_ms", measure(PlainNetwork(data), shape, method.tables.timing).median_ms)
+        watch = Stopwatch(PlainNetwork(data), shape, method.tables.timing)
+        run.items("plain").record("latency_ms", middle_round(watch).median_ms)
     return folder
 
 
 def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
     """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
-    part = (1 - CANDIDATE_SHARE) * seconds / (TRUNK_PARTS + limits - 1)
-    shares = {"trunk_seconds": TRUNK_PARTS * part, "growth_seconds": part, "plain_seconds": LITTLE}
-    return plan.model_copy(update={"seconds": seconds, "limits": limits, **shares})
+    return plan.model_copy(update={"seconds": seconds, "limits": limits, "beside": False})
 
 
 def limits_of(plan_run: Path) -> list[float]:
@@ -173,10 +171,15 @@ def run_arm(payload: Json, stop: Stop) -> Json:
             "accuracies": [one.accuracy for one in models],
             "networks": [one.architecture for one in models],
         }
-    log, random = (ItemLog(folder / "networks" / f"{name}-{seed}.jsonl") for name in (arm, "random"))
-    return Others(
-        search_folder, folder / "plan", payload["limits"], log, payload["seconds"], stop, earlier=random.done
-    ).run(arm)
+    logs = folder / "networks"
+    others = Others(search_folder, payload["limits"], ItemLog(logs / f"{arm}-{seed}.jsonl"), payload["seconds"], stop)
+    if arm == "plain":
+        accuracy = others.plain()
+        kept = [accuracy if payload["plain_ms"] <= limit else None for limit in payload["limits"]]
+        return {"accuracies": kept, "networks": [arm]}
+    if arm == "evolution":
+        others.earlier = ItemLog(logs / f"random-{seed}.jsonl").done
+    return others.run(arm)
 
 
 def _search(folder: Path, payload: Json) -> Answer:
@@ -209,7 +212,6 @@ class Others:
 
     Attributes:
         folder: of the search.
-        plan_run: whose plan it takes over.
         limits: in milliseconds.
         log: networks that are finished.
         seconds: of training, for the arm.
@@ -218,7 +220,6 @@ class Others:
     """
 
     folder: Path
-    plan_run: Path
     limits: list[float]
     log: ItemLog
     seconds: float
@@ -251,9 +252,6 @@ class Others:
 
     def run(self, arm: str) -> Json:
         """The arm's test accuracy at every limit: of the best on validation within it."""
-        if arm == "plain":
-            accuracy, latency = self.plain(), Run.open(self.plan_run).items("plain").done["latency_ms"]
-            return {"accuracies": [accuracy if latency <= limit else None for limit in self.limits], "networks": [arm]}
         tried = {"uniform": self.uniform, "random": self.random, "evolution": self.evolution, "control": self.control}
         found = tried[arm]()
         chosen = [max((one for one in found if one.latency_ms <= limit), key=_better) for limit in self.limits]

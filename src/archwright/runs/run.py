@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import fcntl
 import importlib.metadata
+import itertools
 import os
 import platform
 import re
@@ -161,6 +162,15 @@ class Run:
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""
         return [_checked_event(event, number, self._events.path) for number, event in enumerate(self._events, 1)]
+
+    def seconds_spent(self) -> float:
+        """Working time: each session from its start to its last event, the present one until now."""
+        events = self.events()
+        starts = [number for number, event in enumerate(events) if event["kind"] == "started"]
+        spent = time.time() - events[starts[-1]]["time"]
+        for start, following in itertools.pairwise(starts):
+            spent += events[following - 1]["time"] - events[start]["time"]
+        return float(spent)
 
     def stage_result(self, name: str) -> Json | None:
         """The result of a finished stage, or None."""

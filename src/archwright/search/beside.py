@@ -212,6 +212,6 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
     latency, limit = (simple.model_extra or {}).get("latency_ms", 0.0), (best.limits or {}).get("latency_ms", np.inf)
     slow = f", which takes {latency:.3g} ms where {limit:.3g} are allowed," if latency > limit else ""
     return (
-        f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the {name}{slow} on "
-        f"the same images ({near}). {remedy}"
+        f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "
+        f"{name}{slow} on the same images ({near}). {remedy}"
     )

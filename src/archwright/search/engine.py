@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -224,6 +222,7 @@ def _forget_latencies(method: Method) -> None:
     run = method.context.run
     if not method.redone_for_latency:
         raise InputError("a run of a method that measures latencies (binas)", f"one of {method.name!r}")
+    method.check()
     with run.locked():
         for name in method.timed_items:
             (run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
@@ -297,7 +296,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
             raise Interrupted(
                 f"{error}; everything is saved. Continue with: archwright runs resume {run.folder}"
             ) from error
-        seconds = round(_seconds_spent(run), 3)
+        seconds = round(run.seconds_spent(), 3)
         c = context.configuration
         found = method.result("answer", Found)
         answer = Answer(
@@ -326,16 +325,6 @@ def _keep_plan(context: Context, stages: list[Stage]) -> None:
         )
     if run.header.get("plan") != plan:
         run.describe(plan=plan, fingerprint=fingerprint)
-
-
-def _seconds_spent(run: Run) -> float:
-    """Working time: each session from its start to its last event, the present one until now."""
-    events = run.events()
-    starts = [number for number, event in enumerate(events) if event["kind"] == "started"]
-    spent = time.time() - events[starts[-1]]["time"]
-    for start, following in itertools.pairwise(starts):
-        spent += events[following - 1]["time"] - events[start]["time"]
-    return float(spent)
 
 
 def compute_device(configuration: Configuration) -> Device:

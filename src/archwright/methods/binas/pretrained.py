@@ -224,7 +224,7 @@ class PretrainedPlan:
         begin, worked = time.perf_counter(), self._clock()
         steps = self.timed_steps()
         share = min(1.0, (self._clock() - worked) / (time.perf_counter() - begin))
-        spent = time.time() - context.run.events()[0]["time"]
+        spent = context.run.seconds_spent()
         left = ((1 - KEPT_BACK) * 60 * (context.configuration.minutes or MOST_MINUTES) - spent) * share
         plan = self.counted(steps, left, MOST_PATIENCE if context.configuration.minutes else 1.0)
         context.progress.say(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -74,7 +74,8 @@ class Trained:
     @classmethod
     def from_json(cls, values: Json) -> Self:
         """Inverse of :meth:`to_json`."""
-        return cls(**{**values, "losses": np.array(values["losses"])})
+        known = {one.name: values[one.name] for one in fields(cls)}
+        return cls(**{**known, "losses": np.array(values["losses"])})
 
     def within(self, limits: Limits) -> bool:
         """Whether it keeps all limits, its latency as measured."""
@@ -100,7 +101,6 @@ class Trunk:
     Attributes:
         problem: costs of the space, ``step_ms`` among them.
         clock: times proposals here; None where latencies are only predicted.
-        candidate_seconds: of the short training of a candidate.
         recipe: of one pass of counted steps.
         augment: of the training images.
     """
@@ -111,7 +111,6 @@ class Trunk:
     recipe: Recipe
     augment: Augment | None
     clock: Clock | None
-    candidate_seconds: float = 0.0
 
     @cached_property
     def valued(self) -> StagedProblem:
@@ -144,10 +143,14 @@ class Trunk:
         architecture = self.space.plain(width=PLAIN_WIDTH)
         costs = self.problem.evaluate(self.space.to_choice(architecture))[1]
         known = {name: float(cost) for name, cost in costs.items()}
-        timed = None if self.clock is None or not met(limits, known) else self.clock.time(architecture)
-        if not met(limits, known) or (timed is not None and not timed.within(limits.get("latency_ms", np.inf))):
+        if not met(limits, known):
             return None
-        latency = known["latency_ms"] if timed is None else timed.median_ms
+        limit, latency = limits.get("latency_ms", np.inf), known["latency_ms"]
+        if self.clock is not None:
+            timed = self.clock.time_within(architecture, limit)
+            if not timed.within(limit):
+                return None
+            latency = timed.median_ms
         return {"architecture": str(architecture), "costs": known, "latency_ms": latency}
 
     def _fitting(self, wish: Wish, limits: Limits) -> Json | None:
@@ -183,11 +186,15 @@ class Trunk:
             torch.manual_seed(self.context.configuration.seed)
             return self.space.build(architecture, self.space.scale)
 
-    def candidate(self, proposal: Json, plan: Plan) -> Trained:
-        """A proposal after its short training."""
-        name = _name(proposal["architecture"], "candidate")
+    def candidates(self, limits: Limits, plan: Plan) -> list[Trained]:
+        """What is proposed for ``limits``, each after a short training."""
+        proposals = self.propose(limits, plan)
+        return [self._candidate(one, plan, plan.candidate_seconds(len(proposals))) for one in proposals]
+
+    def _candidate(self, proposal: Json, plan: Plan, seconds: float) -> Trained:
+        steps = plan.steps(seconds, proposal["costs"][STEP])
         network = self.new_network(self.space.parse(proposal["architecture"]))
-        steps = plan.steps(self.candidate_seconds, proposal["costs"][STEP])
+        name = _name(f"{proposal['architecture']} {steps}", "candidate")
         return self._train(name, network, proposal, None, self.recipe, steps)
 
     def train_answer(self, limits: Limits, plan: Plan) -> Json:
@@ -198,16 +205,12 @@ class Trunk:
         far grows to the largest that the limit and the time allow; where a growth did not pay it goes on as it is.
         Where the time is too short to be shared the trunk has had all of it, and answers the limits of the plan.
         """
-        trained, answers = self.trained(), self._answers()
+        answers = self._answers()
         base = max((one for one in self.pool() if one.within(limits)), key=order, default=None)
         if base is None:
-            by_hand, *others = [self.candidate(one, plan) for one in self.propose(limits, plan)]
-            first = max([by_hand, *(one for one in others if pays(one, by_hand))], key=order)
-            alone = not answers and not plan.shared(first.costs[STEP], self._steps_a_pass)
-            seconds = plan.answer_seconds if alone else plan.trunk_seconds
-            return self._answer(first, first, _what(first), seconds, plan, "trained")
-        trunk = trained[answers[0]["trained"]]
-        if len(answers) < plan.limits and not plan.shared(trunk.costs[STEP], self._steps_a_pass):
+            first = self._first(self.candidates(limits, plan))
+            return self._answer(first, first, _what(first), plan.trunk_seconds, plan, "trained")
+        if len(answers) < plan.limits and not plan.shared:
             return self._kept(base, "all of the time is worth more to it than to a larger one")
         steady = self.steady()[next(one["steady"] for one in answers if one["trained"] == base.name)]
         failed = {one["how"] for one in answers if one.get("from") == steady.name and not one["paid"]}
@@ -218,10 +221,11 @@ class Trunk:
             return self._answer(steady, base, _what(steady), plan.growth_seconds, plan, "trained")
         return self._kept(base, "neither a larger one nor more training was better")
 
-    @property
-    def _steps_a_pass(self) -> float:
-        """Over the training images."""
-        return len(self.context.task.data.train) / self.recipe.batch_size
+    def _first(self, tried: list[Trained]) -> Trained:
+        """What becomes the trunk: the best candidate, but the one of a person where none is better beyond the noise."""
+        by_hand = next((one for one in tried if one.architecture == str(self.space.plain(width=PLAIN_WIDTH))), None)
+        better = tried if by_hand is None else [one for one in tried if one is by_hand or pays(one, by_hand)]
+        return max(better, key=order)
 
     @staticmethod
     def _kept(base: Trained, why: str) -> Json:
@@ -234,16 +238,13 @@ class Trunk:
         """
         name = f"{before.name} {what['architecture']} {how}"
         larger = what["architecture"] != before.architecture
-        network = (
-            self._larger(before, what["architecture"], name) if larger else load_member(self.file(before.name)).network
-        )
+        network = self._larger(before, what["architecture"], name) if larger else self._load(before)
         steps, climb = plan.steps(seconds, what["costs"][STEP]), 0.0 if larger else self.recipe.warmup_epochs
         last = max(1, round(ANNEALED * steps))
         rate = self.recipe.changed(schedule="constant", warmup_epochs=climb)
         fall = self.recipe.changed(schedule="linear", warmup_epochs=0.0)
         steady = self._train(_name(name, "steady"), network, what, before, rate, max(1, steps - last), "steady")
-        network = load_member(self.file(steady.name)).network
-        new = self._train(_name(name, how), network, what, steady, fall, last)
+        new = self._train(_name(name, how), self._load(steady), what, steady, fall, last)
         paid = base.name == before.name or (pays(new, base) if larger else order(new) > order(base))
         return {
             "trained": new.name,
@@ -254,9 +255,13 @@ class Trunk:
             "paid": paid,
         }
 
+    def _load(self, one: Trained) -> Network:
+        """With its trained weights."""
+        return load_member(self.file(one.name)).network
+
     def _larger(self, base: Trained, architecture: str, name: str) -> Network:
         """A network of ``architecture`` that computes what ``base`` does."""
-        network = load_member(self.file(base.name)).network
+        network = self._load(base)
         assert isinstance(network, CompactNetwork)
         smaller, larger = (self.space.parse(text) for text in (base.architecture, architecture))
         images, _ = self.batches(name).get(0, 0)
