@@ -25,6 +25,7 @@ from archwright.methods.binas.trunk import Trained, Trunk, pays
 from archwright.models import load_classifier, load_model
 from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Answer
+from archwright.search.beside import PlainNetwork
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.training import Recipe
@@ -198,6 +199,36 @@ def test_the_network_of_a_person_is_the_trunk_unless_another_is_clearly_better(
     assert made._first([by_hand, lucky, worse]).name == "hand"
     assert made._first([by_hand, better, lucky, best]).name == "best"
     assert made._first([worse, better]).name == "better"  # where it does not keep the limit
+
+
+def test_a_plan_is_made_of_timed_steps_and_the_trunk_goes_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = table_of(SPACE, training=True, ms_per_mega=10.0)
+    plains = [SPACE.plain(1, 0), SPACE.plain(1, 2), SPACE.plain(2, 3)]
+    sums = dict(zip((SPACE.cost(one, SPACE.scale).params for one in plains), steps.predict(SPACE, plains), strict=True))
+
+    def step_ms(_: FastPlan, network: torch.nn.Module) -> float:
+        return 7.0 if isinstance(network, PlainNetwork) else 3 * sums[sum(p.numel() for p in network.parameters())] + 2
+
+    monkeypatch.setattr(FastPlan, "_step_ms", step_ms)
+    monkeypatch.setattr(FastPlan, "_overhead_ms", lambda _: 1.0)
+    monkeypatch.setattr("archwright.methods.binas.tables.Tables.measured", lambda *_, **__: steps)
+    run = Run.open(Path(planned_run(tmp_path / "run", SPACE)))
+    run.event("started")
+    values = {"method": "binas", "space": "compact", "data": GREY, "minutes": 1.0, "limits": {"latency_ms": LIMITS}}
+    made = Binas(Context(Configuration(**values, options={"verify": False}), run, Device.choose("cpu", 1))).plan
+    assert isinstance(made, FastPlan)
+    plan = made.make()
+    assert (plan.step_factor, plan.step_offset_ms) == pytest.approx((3.0, 2.0))
+    assert (plan.limits, plan.beside, plan.overhead_ms, plan.plain_step_ms) == (2, True, 1.0, 8.0)
+    assert plan.first_step_ms == pytest.approx(3 * steps.predict(SPACE, plains)[1] + 2)
+    assert plan.steps_a_pass == len(made.context.task.data.train) / made.recipe.batch_size
+    assert 0.3 * 60 * 0.05 < plan.seconds <= 0.94 * 60  # the processor's share of what is left
+    one = SPACE.heaviest()
+    (summed,) = steps.predict(SPACE, [one])
+    costs = made.trunk(plan).problem.evaluate(SPACE.to_choice(one))[1]
+    assert float(costs["step_ms"]) == pytest.approx(3 * summed + 2)
 
 
 def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
