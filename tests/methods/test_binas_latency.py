@@ -9,7 +9,7 @@ import pytest
 
 from archwright.costs.measure import Latency, Timing
 from archwright.methods.binas import latency
-from archwright.methods.binas.latency import MARGIN, Clock, say_if_busy
+from archwright.methods.binas.latency import MARGIN, Clock, limit_above, say_if_busy
 from archwright.methods.binas.tables import with_room
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
@@ -121,3 +121,9 @@ def test_limits_of_our_own_choice_leave_room_for_what_was_timed() -> None:
     assert with_room([1.0, 2.0], 0.5) == [1.0, 2.0]
     assert with_room([1.0, 2.0], 1.0) == [1.25, 2.5]
     assert with_room([], 1.0) == []
+
+
+def test_a_network_is_held_to_the_tightest_limit_that_it_was_thought_to_keep() -> None:
+    sets = [{"latency_ms": 2.0, "params": 1e5}, {"latency_ms": 1.0, "params": 1e5}, {"latency_ms": 4.0}]
+    assert [limit_above(sets, latency) for latency in (0.5, 1.0, 1.5, 4.5)] == [1.0, 1.0, 2.0, float("inf")]
+    assert limit_above([{"params": 1e5}], 0.5) == float("inf")

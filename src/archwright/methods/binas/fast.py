@@ -34,7 +34,7 @@ from archwright.data import Augmentation, Batches, Steps
 from archwright.data.augmentation import Augment
 from archwright.errors import InputError, RunError
 from archwright.export import has_onnx
-from archwright.methods.binas.latency import MARGIN
+from archwright.methods.binas.latency import MARGIN, limit_above
 from archwright.methods.binas.options import BinasOptions, Summary
 from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, default_minutes, step_fit
 from archwright.methods.binas.tables import Tables
@@ -344,15 +344,13 @@ class FastPlan:
 
     def _timed(self, one: Trained) -> dict[str, Json]:
         """What a network costs by the table, and its latency here; an architecture is timed once."""
-        log, clock, architecture = (
-            self.context.run.items("timed"),
-            self.tables.clock,
-            self.space.parse(one.architecture),
-        )
-        if one.architecture not in log.done:
-            log.record(one.architecture, None if clock is None else clock.time(architecture).model_dump())
-        timed = log.done[one.architecture]
+        log, clock = self.context.run.items("timed"), self.tables.clock
+        architecture = self.space.parse(one.architecture)
         predicted = self._costs(architecture)
+        if one.architecture not in log.done:
+            limit = limit_above(self.tables.limit_sets, one.latency_ms)
+            log.record(one.architecture, None if clock is None else clock.time_within(architecture, limit).model_dump())
+        timed = log.done[one.architecture]
         latency = predicted["latency_ms"] if timed is None else timed["median_ms"]
         return {
             "architecture": one.architecture,

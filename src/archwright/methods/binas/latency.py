@@ -7,7 +7,7 @@ beside it, and all times are divided by what became of that one's median since t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -124,6 +124,12 @@ class Clock:
             f"{predicted:.3g} ms and took {timed.median_ms:.3g} ms. The quickest one is predicted to take "
             f"{least_ms:.3g} ms. Raise the limit, or resume on a quieter machine (--remeasure makes the table anew)."
         )
+
+
+def limit_above(limit_sets: Iterable[Mapping[str, float]], latency_ms: float) -> float:
+    """The tightest limit that a network of this latency was thought to keep; infinite where there is none."""
+    limits = [one["latency_ms"] for one in limit_sets if "latency_ms" in one]
+    return min((one for one in limits if one >= latency_ms), default=np.inf)
 
 
 def latency_of(space: StagedSpace[Any], architecture: Architecture, table: LatencyTable) -> Latency:

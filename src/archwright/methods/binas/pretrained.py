@@ -36,6 +36,7 @@ from archwright.export import has_onnx
 from archwright.methods.binas.fast import LABEL_SMOOTHING as PLAIN_SMOOTHING
 from archwright.methods.binas.fast import LEARNING_RATE as PLAIN_RATE
 from archwright.methods.binas.fast import ChooseResult
+from archwright.methods.binas.latency import limit_above
 from archwright.methods.binas.options import BinasOptions, Summary
 from archwright.methods.binas.sizes import SizedTables
 from archwright.methods.binas.trunk import order
@@ -506,8 +507,7 @@ class PretrainedPlan:
         predicted = self._known(space, space.to_choice(architecture))["costs"]
         if key not in log.done:
             self.context.stop.check()
-            limits = [own["latency_ms"] for own in self.tables.limit_sets if "latency_ms" in own]
-            limit = min((own for own in limits if own >= predicted["latency_ms"]), default=np.inf)
+            limit = limit_above(self.tables.limit_sets, predicted["latency_ms"])
             log.record(key, None if clock is None else clock.time_within(architecture, limit).model_dump())
         timed = log.done[key]
         latency = predicted["latency_ms"] if timed is None else timed["median_ms"]
