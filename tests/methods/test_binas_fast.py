@@ -356,7 +356,7 @@ def test_bad_settings_are_refused_before_anything_is_written(
 
 
 def test_a_plan_for_another_number_of_limits_is_refused(plan_run: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="2 limit"):
+    with pytest.raises(InputError, match="is for: 2, got 1"):
         aw.search("binas", run=tmp_path / "run", data=GREY, limits={"latency_ms": LIMITS[:1]}, plan_from=plan_run)
     assert not (tmp_path / "run").exists()
 

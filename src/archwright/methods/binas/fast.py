@@ -157,7 +157,9 @@ class FastPlan:
             raise InputError("a run with a plan (of binas, plan fast)", f"{source.folder} without {missing[0]}")
         c, own = self.context.configuration, _plan_of(source)
         if c.limits and self.context.run.stage_result("train") is None and len(c.limit_sets) != own.limits:
-            raise InputError(f"{own.limits} limit(s), which the plan of {source.folder} is for", str(len(c.limit_sets)))
+            raise InputError(
+                f"as many limits as the plan of {source.folder} is for: {own.limits}", str(len(c.limit_sets))
+            )
         for name in ("latency.json", "steps.json"):
             LatencyTable.load(source.folder / "artifacts" / name).check(self.space)
 
