@@ -20,7 +20,6 @@ import json
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,10 +36,11 @@ from archwright.export import has_onnx
 from archwright.methods.binas.latency import MARGIN, limit_above
 from archwright.methods.binas.options import BinasOptions, Summary
 from archwright.methods.binas.plan import PLAIN_WIDTH, STEP, Plan, default_minutes, step_fit
+from archwright.methods.binas.repeat import RepeatResult, source_of, take_over
 from archwright.methods.binas.tables import Tables
 from archwright.methods.binas.trunk import Trained, Trunk, order
 from archwright.models import load_member
-from archwright.runs.files import Json, write_atomic
+from archwright.runs.files import Json
 from archwright.runs.run import Run
 from archwright.search.answer import Candidate
 from archwright.search.beside import PlainNetwork
@@ -68,15 +68,8 @@ KEPT_BACK = 0.06
 """Part of the minutes that is kept for timing, testing and saving."""
 LEAST_TRAINING = 0.3
 """Part of the minutes that is spent on training even where the tables took too long."""
-REPEATED = ("stages/table.json", "stages/plan.json", "artifacts/latency.json", "artifacts/steps.json")
-REPEATED_ITEMS = ("items/proposals.jsonl", "items/growth.jsonl")
-"""What a repeated plan takes over: everything that was timed."""
-
-
-class RepeatResult(StageResult):
-    """The run whose plan was taken over."""
-
-    run: str
+STEPS_FILE = "artifacts/steps.json"
+"""The table of training steps, which a repeated plan takes over, too."""
 
 
 class CandidatesResult(StageResult):
@@ -151,10 +144,7 @@ class FastPlan:
             _ = self.plan
         if self.options.plan_from is None:
             return
-        source = Run.open(Path(self.options.plan_from))
-        missing = [name for name in REPEATED if not (source.folder / name).is_file()]
-        if missing:
-            raise InputError("a run with a plan (of binas, plan fast)", f"{source.folder} without {missing[0]}")
+        source = source_of(self.options.plan_from, (STEPS_FILE,))
         c, own = self.context.configuration, _plan_of(source)
         if c.limits and self.context.run.stage_result("train") is None and len(c.limit_sets) != own.limits:
             raise InputError(
@@ -180,12 +170,8 @@ class FastPlan:
         ]
 
     def _repeat(self) -> RepeatResult:
-        """Take over the plan of the run that is to be repeated; the stages ``table`` and ``plan`` are then done."""
-        source, run = Path(self.options.plan_from or ""), self.context.run
-        present = [name for name in REPEATED_ITEMS if (source / name).is_file()]
-        for name in (*present, *REPEATED[2:], *REPEATED[:2]):  # the stages last: they say that the rest is there
-            write_atomic(run.folder / name, (source / name).read_bytes())
-        return RepeatResult(run=str(source))
+        assert self.options.plan_from is not None
+        return take_over(self.context.run, self.options.plan_from, (STEPS_FILE,))
 
     # --- plan ---
 

@@ -19,7 +19,7 @@ PAPER_ONLY = (
 )
 """Options that the fast plan has no use for."""
 FAST_ONLY = ("plan_from",)
-OTHER_START = ("plan", "latency_table", *FAST_ONLY, *PAPER_ONLY)
+OTHER_START = ("plan", "latency_table", *PAPER_ONLY)
 """Options that a search from pretrained weights has no use for."""
 NO_START = "none"
 """The text that asks for no pretrained weights."""
@@ -57,7 +57,7 @@ class BinasOptions(Options):
         "timm, or none; for photo folders efficientnet-lite0 where it is installed",
     )
     plan_from: AbsolutePath | None = Field(
-        None, description="run folder of an earlier search whose tables and plan are repeated step by step (fast)"
+        None, description="run folder of an earlier search whose tables and plan are repeated step by step (fast, pretrained)"
     )
     supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
     supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")

@@ -27,22 +27,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
+from archwright.costs.tables import LatencyTable
 from archwright.data.augmentation import Augment
-from archwright.errors import InfeasibleError
+from archwright.errors import InfeasibleError, InputError
 from archwright.export import has_onnx
 from archwright.methods.binas.fast import LABEL_SMOOTHING as PLAIN_SMOOTHING
 from archwright.methods.binas.fast import LEARNING_RATE as PLAIN_RATE
 from archwright.methods.binas.fast import ChooseResult
 from archwright.methods.binas.latency import limit_above
 from archwright.methods.binas.options import BinasOptions, Summary
-from archwright.methods.binas.sizes import SizedTables
+from archwright.methods.binas.repeat import RepeatResult, source_of, take_over
+from archwright.methods.binas.sizes import SizedResult, SizedTables
 from archwright.methods.binas.trunk import order
 from archwright.methods.binas.tuning import Sized, Tuner
 from archwright.pretrained import Weights
 from archwright.runs.files import Json, write_json
+from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate
 from archwright.search.beside import PlainNetwork
 from archwright.search.context import Context
@@ -176,6 +180,12 @@ class PretrainedPlan:
         """The images must load at every size that is looked at."""
         _ = self.tuner.recipe
         self.tuner.data(self.tables.allowed[-1])
+        if self.options.plan_from is not None:
+            source = source_of(self.options.plan_from)
+            table = LatencyTable.load(source.folder / "artifacts" / "latency.json")
+            for size in SizedResult.model_validate(source.stage_result("table")).sizes:
+                table.check(self.tables.space(size))
+            _ = plan_of(source)
 
     def estimate_seconds(self) -> float:
         """What the user spends; without minutes, by the images there are."""
@@ -188,6 +198,7 @@ class PretrainedPlan:
     def stages(self) -> list[Stage]:
         """In order."""
         return [
+            *([Stage("repeat", "take over a plan", self._repeat)] if self.options.plan_from else []),
             Stage("floor", "frozen features", self._floor),
             Stage("table", "latency table", self.tables.make),
             Stage("plan", "plan", self._plan),
@@ -196,6 +207,10 @@ class PretrainedPlan:
             Stage("train", "tune candidates", self._train),
             Stage("choose", "choose", self._choose),
         ]
+
+    def _repeat(self) -> RepeatResult:
+        assert self.options.plan_from is not None
+        return take_over(self.context.run, self.options.plan_from)
 
     # --- before training ---
 
@@ -307,7 +322,7 @@ class PretrainedPlan:
     @property
     def plan(self) -> TuningPlan:
         """As it was made and kept."""
-        return TuningPlan.model_validate(self.context.run.stage_result("plan"))
+        return plan_of(self.context.run)
 
     @property
     def plain_steps(self) -> int:
@@ -590,6 +605,14 @@ class PretrainedPlan:
             "certificate": "exact: the union of the exact fronts of all sizes is artifacts/front.json",
         }
         return Summary(shown, len(trained), details)
+
+
+def plan_of(run: Run) -> TuningPlan:
+    """The plan that a run goes by."""
+    try:
+        return TuningPlan.model_validate(run.stage_result("plan"))
+    except ValidationError as error:
+        raise InputError("a plan of a search from pretrained weights", f"another one in {run.folder}") from error
 
 
 def most_promising(found: list[Json]) -> list[Json]:
