@@ -47,7 +47,7 @@ from archwright.search.registry import methods
 from archwright.spaces.base import Scale
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import spaces
-from latency_tables import counted_table
+from helpers.latency_tables import counted_table
 
 CPU_SECONDS, WALL_SECONDS = 10, 240
 NONSENSE = "no such thing \x1b[31m[red]"

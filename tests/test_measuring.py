@@ -13,7 +13,7 @@ from archwright.costs.measure import Timing
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InputError
 from archwright.spaces.nasbench201 import NASBENCH201
-from latency_tables import SteadyWatch
+from helpers.latency_tables import SteadyWatch
 
 CELL = NASBENCH201.sample(np.random.default_rng(0))
 
