@@ -18,13 +18,6 @@ from helpers.latency_tables import SteadyWatch
 CELL = NASBENCH201.sample(np.random.default_rng(0))
 
 
-def test_spaces_are_read_by_name() -> None:
-    assert aw.spaces["nasbench201"] is NASBENCH201
-    assert {"nasbench201", "darts", "mbconv"} <= set(aw.spaces)
-    with pytest.raises(InputError, match="nasbench201"):
-        _ = aw.spaces["nasbench2001"]
-
-
 def test_values_and_texts_score_alike_and_images_count() -> None:
     settings = {"metrics": ["grad"], "batch_size": 8, "channels": 2, "cells": 1}
     by_value, by_text = aw.score(CELL, **settings), aw.score([str(CELL)], **settings)
