@@ -29,7 +29,7 @@ from archwright.search.beside import PlainNetwork
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.training import Recipe
-from binas_plans import ALONE, PLAN, planned_run, space_of, table_of
+from helpers.binas_plans import ALONE, PLAN, planned_run, space_of, table_of
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
 SPACE = space_of()

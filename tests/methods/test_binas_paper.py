@@ -33,7 +33,7 @@ from archwright.solvers.synthetic import synthetic_problem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import load_supernet, save_supernet
-from latency_tables import SteadyWatch, counted_table
+from helpers.latency_tables import SteadyWatch, counted_table
 
 TWO_GREY_CLASSES = "random:classes=2,size=8,channels=1,count=120"
 SPACE = MbConv(scale_for(8, 2, 1))
