@@ -18,6 +18,7 @@ from archwright.analysis.drawing import draw_cells
 from archwright.analysis.drawing_stages import draw_stages
 from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError, InputError
+from archwright.references import DataRef, SpaceRef
 from archwright.report.charts import Mark, bars, lines, scatter
 from archwright.report.insights import insights
 from archwright.report.style import page
@@ -30,7 +31,7 @@ from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Space
 from archwright.spaces.registry import spaces
 from archwright.spaces.staged import StagedSpace
-from archwright.spaces.width import PREFIX, Width
+from archwright.spaces.width import Width
 
 REPORT = "report.html"
 LARGEST_PICTURE = 400_000
@@ -98,9 +99,8 @@ def run_page(run: Run) -> str:
 
 def title_of(asked: Mapping[str, Json]) -> str:
     """What was asked, in a few words; of a path the last part."""
-    source = str(asked.get("data") or asked.get("benchmark") or "")
-    kind, colon, path = source.rpartition(":")
-    shown = f"{kind}{colon}{Path(path).name}" if "/" in path else source
+    source = DataRef.parse(str(asked.get("data") or asked.get("benchmark") or ""))
+    shown = str(source if source.path is None else DataRef(source.kind, source.path.name))
     return f"{asked['method']} on {asked['space']}" + (f", {shown}" if shown else "") + f", seed {asked['seed']}"
 
 
@@ -317,7 +317,7 @@ def _drawn(asked: Mapping[str, Json], one: Candidate) -> str:
 
 def _picture(asked: Mapping[str, Json], text: str) -> str:
     """A drawing of what is made of cells or of stages; empty for other spaces, or ones that are not here."""
-    if str(asked["space"]).startswith(PREFIX):
+    if SpaceRef.parse(str(asked["space"])).kind == "width":
         return _thinned(text)
     try:
         space: Space[Any] = spaces.get(asked["space"])
