@@ -111,7 +111,7 @@ def test_before_and_after_other_shares_of_one_search_and_what_a_loaded_model_say
 def test_a_learned_share_loses_the_channels_of_score_zero(tmp_path: Path) -> None:
     found = thin(tmp_path, l1=20.0, keep=0.3)  # a pull that no gradient withstands
     assert found.details["after"]["channels"] == 3  # 30 % of 8, rounded up
-    assert any("would have kept fewer than 30% of their channels" in text for text in found.details["insights"])
+    assert any("would have kept fewer than 30% of their channels" in text for text in found.insights)
 
 
 def test_limits_are_met_after_removal(tmp_path: Path) -> None:

@@ -430,9 +430,8 @@ class RartsWidth(GradientSearch):
             "removed_share": share,
             "before": {name: value for name, value in before.items() if value is not None},
             "after": {name: value for name, value in after.items() if value is not None},
-            "insights": insights,
         }
-        return Found(best=best, beside=beside, evaluations=0, details=details)
+        return Found(best=best, beside=beside, evaluations=0, insights=insights, details=details)
 
 
 def _sentence(name: str, before: float, after: float) -> str:

@@ -225,19 +225,18 @@ class Binas(Method):
             else:
                 run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
         beside = self.result("beside", BesideResult).found
-        details = {
-            **summary.details,
-            "verdict": verdict(best, beside),
-            "reachable_ms": [table.least_ms, table.most_ms],
-            "latency_on": table.device,
-        }
         return Found(
             best=best,
             models=models,
             front=summary.front,
+            front_points=summary.front_points,
             beside=beside,
             evaluations=summary.evaluations,
-            details=details,
+            verdict=verdict(best, beside) or None,
+            insights=summary.insights,
+            latency_on=table.device,
+            reachable_ms=(table.least_ms, table.most_ms),
+            details=summary.details,
         )
 
     def _could_start(self) -> bool:
