@@ -10,8 +10,8 @@ import pytest
 from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
 from archwright.testing import check_method, check_space
-from binas_plans import planned_run, space_of
-from latency_tables import counted_table
+from helpers.binas_plans import planned_run, space_of
+from helpers.latency_tables import counted_table
 
 GRADIENTS = {"search_epochs": 1, "search_batch": 256}
 SHARED = {"supernet_epochs": 1, "supernet_batch": 256, "measurements": 8, "images": 64}
@@ -36,7 +36,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "pc-darts": {**GRADIENTS, "partial_channels": 2},
     "rarts-width": {
         **GRADIENTS,
-        "network": "own_networks:plain",
+        "network": "helpers.own_networks:plain",
         "ratio": 0.4,
         "timing": False,
         "compare": False,

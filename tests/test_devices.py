@@ -1,6 +1,6 @@
 """Everything that computes stays on one device and does without float64 there: shown on an accelerator of our own.
 
-See :mod:`fake_device`: its tensors refuse float64, the company of CPU tensors, and ``numpy()``, as MPS' do.
+See :mod:`helpers.fake_device`: its tensors refuse float64, the company of CPU tensors, and ``numpy()``, as MPS' do.
 """
 
 import copy
@@ -25,7 +25,7 @@ from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.measure import BATCH, recalibrated
 from archwright.supernets.measure import measure as measure_subnetworks
 from archwright.training import evaluate
-from fake_device import DEVICE, FakeAccelerator
+from helpers.fake_device import DEVICE, FakeAccelerator
 
 SCALE = Scale(channels=4, cells=3, classes=3, image_size=8, image_channels=1)
 IMAGES = torch.randn(8, 1, 8, 8, generator=torch.Generator().manual_seed(0))

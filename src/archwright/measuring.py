@@ -16,13 +16,13 @@ from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
 from archwright.data import from_object
 from archwright.data.detail import sufficient_size
 from archwright.data.kept import keep
-from archwright.data.request import KEPT, DataRequest, load_data
+from archwright.data.request import DataRequest, load_data
 from archwright.device import Device
 from archwright.errors import InputError
 from archwright.execution.base import make_executor
 from archwright.proxies.engine import ScoreRequest, score_architectures, score_networks
 from archwright.proxies.score import Scores
-from archwright.references import resolve
+from archwright.references import DataRef, resolve
 from archwright.runs.files import check_writable
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, runs_root
@@ -114,7 +114,7 @@ def build_networks(reference: str, data: Any = "digits") -> dict[str, nn.Module]
 def _kept(data: Any, seed: int, folder: Path) -> DataRequest:
     """Images in memory as a file that workers read."""
     keep(from_object(data, seed=seed), folder / "data.npz")
-    return DataRequest(f"{KEPT}{folder / 'data.npz'}", seed)
+    return DataRequest(str(DataRef("kept", str(folder / "data.npz"))), seed)
 
 
 @dataclass(frozen=True)

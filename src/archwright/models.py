@@ -21,7 +21,7 @@ from torch import Tensor
 from archwright.data import Preprocessing
 from archwright.data.images import BAD_IMAGE, opened
 from archwright.errors import InputError, RunError
-from archwright.references import is_local
+from archwright.references import SpaceRef
 from archwright.runs.files import (
     Json,
     inside,
@@ -33,9 +33,7 @@ from archwright.runs.files import (
 )
 from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
-from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import find_space
-from archwright.spaces.width import PREFIX
 from archwright.strict import from_plain, parse_json
 from archwright.terminal import say
 
@@ -239,10 +237,10 @@ def load_member(path: Path, space: Space[Any] | None = None) -> Model:
 
 def _space_of(text: str, path: Path) -> Space[Any]:
     """The space that a file names, as far as this process knows it."""
-    if text.startswith(PREFIX):
+    named = SpaceRef.parse(text)
+    if named.kind == "width":
         return _width_space(text, path)
-    module, _, _ = text.rpartition(":")
-    if ":" in text and not text.startswith(SPEC) and not is_local(text) and module not in sys.modules:
+    if named.imports is not None and named.imports not in sys.modules:
         raise InputError(
             f"the space {text} of the model in {path}",
             "a process that has not imported it",
@@ -251,16 +249,16 @@ def _space_of(text: str, path: Path) -> Space[Any]:
     try:
         return find_space(text)
     except InputError as error:
-        if is_local(text):
+        if named.is_local:
             raise
         raise _impossible(path, error) from error
 
 
 def _width_space(text: str, path: Path) -> Space[Any]:
     """The space of a thinned network; a user's own network is made by its function, whose module is imported aloud."""
-    network = text.removeprefix(PREFIX)
-    if ":" in network and not is_local(network):
-        say(f"Importing {network}, which the model in {path} names.", stderr=True)
+    named = SpaceRef.parse(text)
+    if named.imports is not None:
+        say(f"Importing {named.argument}, which the model in {path} names.", stderr=True)
     try:
         return find_space(text)
     except InputError as error:

@@ -14,7 +14,7 @@ from archwright.methods.binas.method import Binas
 from archwright.spaces.compact import Compact
 from archwright.spaces.compact import scale_for as compact_scale
 from archwright.spaces.mbconv import SCALES, MbConv, scale_for
-from latency_tables import SteadyWatch
+from helpers.latency_tables import SteadyWatch
 
 
 def test_the_command_writes_a_table_of_the_space(

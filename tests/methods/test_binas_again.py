@@ -15,7 +15,7 @@ from archwright.errors import InputError
 from archwright.methods.binas import again
 from archwright.methods.binas.again import time_again
 from archwright.search.answer import Answer
-from binas_plans import planned_run, space_of, table_of
+from helpers.binas_plans import planned_run, space_of, table_of
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
 SPACE = space_of()

@@ -14,7 +14,7 @@ from archwright.methods.binas.tables import with_room
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
 from archwright.solvers.problem import Solution
-from binas_plans import space_of, table_of
+from helpers.binas_plans import space_of, table_of
 
 SPACE = space_of()
 TABLE = table_of(SPACE)

@@ -33,7 +33,7 @@ from archwright.solvers.synthetic import synthetic_problem
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import load_supernet, save_supernet
-from latency_tables import SteadyWatch, counted_table
+from helpers.latency_tables import SteadyWatch, counted_table
 
 TWO_GREY_CLASSES = "random:classes=2,size=8,channels=1,count=120"
 SPACE = MbConv(scale_for(8, 2, 1))
@@ -102,7 +102,7 @@ def test_every_limit_gets_a_model_within_it(finished: Answer, table: str) -> Non
 
 def test_the_front_rises_and_its_points_cost_what_they_say(finished: Answer, table: str) -> None:
     points = json.loads((finished.folder / "artifacts" / "front.json").read_text())
-    assert len(points) == finished.details["front_points"]
+    assert len(points) == finished.front_points
     costs, values = (np.array([p[key] for p in points]) for key in ("latency_ms", "predicted_accuracy"))
     assert (np.diff(costs) > 0).all()
     assert (np.diff(values) > 0).all()
@@ -129,7 +129,7 @@ def test_every_training_has_an_event_an_epoch(finished: Answer) -> None:
 
 
 def test_insights_ranks_and_plot_are_there(finished: Answer) -> None:
-    assert len(finished.details["insights"]) == 6  # two depths, squeeze-excite, kernel, two expansions
+    assert len(finished.insights) == 6  # two depths, squeeze-excite, kernel, two expansions
     assert finished.details["rank"]["networks"] == 3
     assert (finished.folder / "artifacts" / "contributions.png").stat().st_size > 0
 

@@ -21,7 +21,7 @@ from archwright.methods.binas.plan import (
 )
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.compact import Compact, CompactScale
-from binas_plans import PLAN, table_of
+from helpers.binas_plans import PLAN, table_of
 
 SPACE = Compact(
     CompactScale(

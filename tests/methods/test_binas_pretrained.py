@@ -32,7 +32,7 @@ from archwright.search.answer import Answer
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.engine import reopened
-from tiny_start import TINY, tiny_start, write_grey_photos
+from helpers.tiny_start import TINY, tiny_start, write_grey_photos
 
 
 class Told(Progress):

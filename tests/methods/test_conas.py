@@ -207,5 +207,5 @@ def test_the_polynomial_in_words(tmp_path: Path) -> None:
 
 def test_the_report_says_why(first: Answer) -> None:
     page = report_run(first.folder).read_text()
-    assert first.details["insights"][0].split(" (")[0].split(">")[0] in page
+    assert first.insights[0].split(" (")[0].split(">")[0] in page
     assert "polynomial" in page

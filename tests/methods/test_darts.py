@@ -1,15 +1,9 @@
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-
-sys.path.insert(0, str(Path(__file__).parent))  # for two_layer
-
-from two_layer import FixedBatch, descent, loss_of, make_copy, make_problem, position
 
 import archwright as aw
 from archwright.errors import DivergedError, InputError, Interrupted
@@ -31,6 +25,7 @@ from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.supernets.cell import CellSupernet
 from archwright.training.bilevel import ArchitectureParameters, Problem, WeightCopy
 from archwright.training.diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
+from helpers.two_layer import FixedBatch, descent, loss_of, make_copy, make_problem, position
 
 TINY = {
     "data": "digits",

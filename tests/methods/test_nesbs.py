@@ -53,9 +53,9 @@ def test_the_answer_is_an_ensemble_of_different_trained_members(found: Answer) -
     assert [str(one.architecture) for one in ensemble.members] == texts
     assert isinstance(load_model(found.folder), Ensemble)
     assert found.best.params == sum(one.params or 0 for one in found.members)
-    details = found.best.details or {}
-    assert details["error"] == pytest.approx(100 - (found.best.accuracy or 0))
-    assert details["member_errors"] == pytest.approx([100 - (one.accuracy or 0) for one in found.members])
+    assert found.ensemble is not None
+    assert found.ensemble.error == pytest.approx(100 - (found.best.accuracy or 0))
+    assert found.ensemble.member_errors == pytest.approx([100 - (one.accuracy or 0) for one in found.members])
     report = json.loads((found.folder / "artifacts" / "best-report.json").read_text())
     assert report["latency_ms"] > 0
     assert len(report["member_latency_ms"]) == 2
@@ -81,14 +81,14 @@ def test_an_ensemble_that_is_not_worth_its_price_is_called_so(found: Answer) -> 
     assert worth(better, members).startswith("On validation the ensemble is 1.50 points better than its best member, n")
     worse = worth(better.model_copy(update={"validation_accuracy": 74.0}), members)
     assert "not better than member 2 alone on validation (-1.00 points), which has 1/2.0" in worse
-    assert found.details["insights"] == [worth(found.best, found.members)]
+    assert found.insights == [worth(found.best, found.members)]
 
 
 def test_the_chosen_ensemble_has_the_least_loss_of_those_scored(found: Answer) -> None:
-    scored = found.details["scored"]
+    scored = found.scored_ensembles
     assert len(scored) == 3
-    assert found.details["estimated"] == min(scored, key=lambda one: one["loss"])
-    assert found.evaluations == len({text for one in scored for text in one["architectures"]})
+    assert found.chosen_ensemble == min(scored, key=lambda one: one.loss)
+    assert found.evaluations == len({text for one in scored for text in one.architectures})
 
 
 def test_scores_are_those_of_the_averaged_predictions_and_a_member_is_evaluated_once(

@@ -23,7 +23,7 @@ from archwright.spaces.width import Width
 from archwright.training import Position
 
 TINY: dict[str, Any] = {
-    "network": "own_networks:plain",
+    "network": "helpers.own_networks:plain",
     "data": "random:classes=3,size=8,channels=1,count=160",
     "search_epochs": 1,
     "search_batch": 32,
@@ -70,7 +70,7 @@ def test_the_least_count_is_found(wanted: int) -> None:
 @pytest.mark.parametrize("optimiser", ["rarts", "slimming"])
 def test_channels_that_are_noise_by_construction_are_lost_and_no_others(optimiser: str, tmp_path: Path) -> None:
     settings = {"data": "digits", "search_epochs": 3, "l1": 0.01, "layers": "body.second", "search_augment": False}
-    found = thin(tmp_path, network="own_networks:HalfNoise", optimiser=optimiser, ratio=0.5, **settings)
+    found = thin(tmp_path, network="helpers.own_networks:HalfNoise", optimiser=optimiser, ratio=0.5, **settings)
     assert Width(found.best.architecture).channels["body.second"] == [0, 1, 2, 3]
 
 
@@ -101,17 +101,17 @@ def test_before_and_after_other_shares_of_one_search_and_what_a_loaded_model_say
     kept, fewer = (set(Width(one.best.architecture).channels["body.2"]) for one in (first, second))
     assert fewer < kept
     model = load_model(tmp_path / "b")
-    assert "Importing own_networks:plain, which the model in" in capsys.readouterr().err
+    assert "Importing helpers.own_networks:plain, which the model in" in capsys.readouterr().err
     thinned = model.network.body[2]
     assert (thinned.out_channels, model.network.body[6].in_features) == (4, 4)
-    with pytest.raises(InputError, match="with trained scores of own_networks:make on the same images"):
-        thin(tmp_path / "c", network="own_networks:make", ratio=0.5, search_from=str(tmp_path / "a"))
+    with pytest.raises(InputError, match=r"with trained scores of helpers\.own_networks:make on the same images"):
+        thin(tmp_path / "c", network="helpers.own_networks:make", ratio=0.5, search_from=str(tmp_path / "a"))
 
 
 def test_a_learned_share_loses_the_channels_of_score_zero(tmp_path: Path) -> None:
     found = thin(tmp_path, l1=20.0, keep=0.3)  # a pull that no gradient withstands
     assert found.details["after"]["channels"] == 3  # 30 % of 8, rounded up
-    assert any("would have kept fewer than 30% of their channels" in text for text in found.details["insights"])
+    assert any("would have kept fewer than 30% of their channels" in text for text in found.insights)
 
 
 def test_limits_are_met_after_removal(tmp_path: Path) -> None:
@@ -165,10 +165,10 @@ def test_times_are_divided_by_the_slowdown_of_the_machine(tmp_path: Path, monkey
         ({"ratio": 0.5, "layers": "body.0"}, "'body.0', the first layer, which sees the image, whose channels stay"),
         ({"ratio": 0.5, "layers": "body.6"}, "'body.6', the classifier, whose channels stay"),
         ({"ratio": 0.5, "layers": "body.7"}, "layers with channels that may go .body.2., got 'body.7'"),
-        ({"ratio": 0.5, "network": "own_networks:one_layer"}, "with channels to remove"),
-        ({"ratio": 0.5, "network": "own_networks:Cut"}, "module 'body"),
-        ({"ratio": 0.5, "network": "own_networks:Mixing"}, "channels of 'body.second' cannot be removed"),
-        ({"ratio": 0.5, "space": "nasbench201"}, "no other space than width:own_networks:plain"),
+        ({"ratio": 0.5, "network": "helpers.own_networks:one_layer"}, "with channels to remove"),
+        ({"ratio": 0.5, "network": "helpers.own_networks:Cut"}, "module 'body"),
+        ({"ratio": 0.5, "network": "helpers.own_networks:Mixing"}, "channels of 'body.second' cannot be removed"),
+        ({"ratio": 0.5, "space": "nasbench201"}, "no other space than width:helpers.own_networks:plain"),
         ({"l1": 0.1, "optimiser": "random"}, "which trains no scores"),
         ({"limits": {"latency_ms": 1.0}}, "--timing beside a limit on latency_ms"),
         ({"limits": {"memory_bytes": 1.0}}, "memory_bytes"),

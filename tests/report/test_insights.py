@@ -37,7 +37,7 @@ def labels(text: str, kind: str = "point|chosen") -> list[str]:
 
 def test_a_polynomial_is_drawn_to_both_sides(run: Run) -> None:
     terms = [{"bits": ["a", "<b>"], "coefficient": -0.4}, {"bits": ["c"], "coefficient": 0.1}]
-    text = insights(run, answer(run, details={"rounds": [{"terms": terms}], "insights": list("pqrst")}))
+    text = insights(run, answer(run, loss_rounds=[{"terms": terms}], insights=list("pqrst")))
     assert re.findall(r"margin-left:([\d.]+)%;width:([\d.]+)%", text) == [("0.0", "50.0"), ("50.0", "12.5")]
     assert "a and &lt;b&gt;" in text
     assert text.count("<li>") == 3
@@ -57,7 +57,7 @@ def test_the_trade_off_of_ensembles(run: Run) -> None:
         return {"architectures": [], "delta": delta, "loss": 1.0, "error": error, "ate": ate, "ppd": ppd}
 
     both = [scored(0.0, 12.0, 14.0, 3.0), scored(1.0, 10.0, 15.0, 9.0)]
-    text = insights(run, answer(run, details={"scored": both, "estimated": both[1]}))
+    text = insights(run, answer(run, scored_ensembles=both, chosen_ensemble=both[1]))
     assert "delta = 1 won" in text
     assert labels(text, "chosen") == ["delta 1: the ensemble errs on 10.0 %, its members on 15.0 %, disagree on 9.0 %"]
 
@@ -91,7 +91,7 @@ def test_a_front_of_tried_networks_is_at_their_validation_accuracy(run: Run) -> 
 def test_an_exact_front_is_as_predicted_and_its_answers_as_tested(run: Run) -> None:
     front = [Candidate(architecture="x", latency_ms=float(n), predicted_accuracy=80.0 + n) for n in (1, 2)]
     models = [Candidate(architecture="y", latency_ms=1.5, predicted_accuracy=81.0, accuracy=79.0)]
-    text = finished(run, front=front, models=models, details={"front_points": 1234})
+    text = finished(run, front=front, models=models, front_points=1234)
     assert "1,234 networks that no other one beats in both, as predicted" in text
     assert labels(text, "chosen") == ["1.5 ms, 79.00 % as tested: y"]
 

@@ -317,9 +317,16 @@ def test_a_finished_run_is_not_resumed(guest: TestClient, root: Path) -> None:
 
 
 def test_what_a_run_imports_is_said(guest: TestClient, root: Path) -> None:
-    make_run(root, "own", space="my_module:MySpace")
+    make_run(root, "own", space="my_module:MySpace", evaluate="my_module:score")
     told = news(guest.get("/api/stream", params={"run": "own"}).text)["run"]
-    assert told["imports"] == ["my_module:MySpace"]
+    assert told["imports"] == ["my_module"]
+
+
+@pytest.mark.parametrize("space", ['choices:{"a": [1, 2]}', "choices:/tmp/space.json", "width:resnet20", "here:f-01"])
+def test_what_a_run_does_not_import_is_not_said(guest: TestClient, root: Path, space: str) -> None:
+    make_run(root, "own", space=space, evaluate="ask-and-tell", augment="crop=4,flip")
+    told = news(guest.get("/api/stream", params={"run": "own"}).text)["run"]
+    assert told["imports"] == []
 
 
 def test_a_taken_port_and_a_folder_that_is_none(tmp_path: Path) -> None:

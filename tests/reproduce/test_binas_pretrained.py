@@ -16,7 +16,7 @@ from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_pretrained import ARMS, Others, arm_notes
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
-from tiny_start import tiny_start, write_grey_photos
+from helpers.tiny_start import tiny_start, write_grey_photos
 
 
 @pytest.fixture

@@ -117,5 +117,6 @@ def test_files_of_the_user_are_kept_by_their_whole_path(tmp_path: Path, monkeypa
     assert made.space == f"choices:{tmp_path}/space.json"
     assert made.evaluate == f"{tmp_path}/mine.py:score"
     assert made.augment == f"{tmp_path}/sub/mine.py:noise"
+    assert Configuration(method="random", benchmark="nb101:table.npz").benchmark == f"nb101:{tmp_path}/table.npz"
     for text in ("nasbench201", 'choices:{"a": [1, 2], "b": ["x.py:y"]}', "json:dumps", "crop=4,flip"):
         assert Configuration(method="random", space=text).space == text

@@ -7,7 +7,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from test_mbconv import counted
 from torch import nn
 
 from archwright.costs.additive import counted_costs
@@ -20,6 +19,7 @@ from archwright.spaces.mbconv import SCALES as MBCONV_SCALES
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.staged import StagedSpace
 from archwright.testing import check_space
+from helpers.counting import counted
 
 TINY = Compact(SCALES["compact-8"].changed(channels=8, width_choices=(1.0, 2.0), depths=(1, 2)))
 WIDE_MBCONV = MbConv(

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError
 from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
@@ -55,6 +54,8 @@ def _written_report(answer: Answer) -> str:
 
 def _show_best(answer: Answer) -> None:
     """An answer with one architecture."""
+    from archwright.report.columns import accuracy_text
+
     best = answer.best
     interval = best.accuracy_interval
     spread = f"  (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
@@ -62,7 +63,8 @@ def _show_best(answer: Answer) -> None:
     if best.accuracy_on == OWN_FUNCTION:
         rows = [("score", f"{best.accuracy:.6g}"), ("by", OWN_FUNCTION)]
     else:
-        rows = [("accuracy", f"{best.accuracy:.2f} %{spread}"), ("measured on", best.accuracy_on or "")]
+        measured = "not measured" if best.accuracy is None else f"{best.accuracy:.2f} %{spread}"
+        rows = [("accuracy", measured), ("measured on", best.accuracy_on or "")]
         if best.search_accuracy is not None:
             seen = f"{best.search_accuracy:.6g}" if own else f"{best.search_accuracy:.2f} %"
             rows.append(("seen by the search", f"{seen} ({best.search_accuracy_on})"))
@@ -72,13 +74,11 @@ def _show_best(answer: Answer) -> None:
     if best.latency_ms is not None:
         rows.append(("latency", f"{best.latency_ms:.3f} ms"))
     if answer.members:
-        rows.append(("members alone", ", ".join(f"{one.accuracy:.2f} %" for one in answer.members)))
-    failures = answer.details.get("failures", 0)
-    evaluations = f"{answer.evaluations}, of which {failures} failed" if failures else str(answer.evaluations)
-    rows += [("evaluations", evaluations), ("time", f"{answer.seconds:.1f} s")]
-    show_table(("", ""), rows, title=f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}")
-    for sentence in answer.details.get("insights", ()):
-        say(f"- {sentence}")
+        rows.append(("members alone", ", ".join(accuracy_text(one) for one in answer.members)))
+    failed = f", of which {answer.failures} failed" if answer.failures else ""
+    rows += [("evaluations", f"{answer.evaluations}{failed}"), ("time", f"{answer.seconds:.1f} s")]
+    show_table(("", ""), rows, title=_title(answer))
+    _say_all(answer.insights)
     if len(best.architecture) <= LONGEST_SHOWN:
         say(best.architecture)
     say(f"Run: {answer.run}")
@@ -87,35 +87,47 @@ def _show_best(answer: Answer) -> None:
 
 
 def _show_models(answer: Answer) -> None:
-    """An answer with one model for every limit."""
-    rows = []
-    for one in answer.models:
-        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in (one.limits or {}).items())
-        timed = one.measured_latency_ms
-        measured = [f"{timed.median_ms:.3g} ms", f"{timed.high_ms:.3g} ms"] if timed else ["not here", ""]
-        low, high = one.accuracy_interval or (0.0, 100.0)
-        best = " *" if one == answer.best else ""
-        accuracy = f"{one.accuracy:.1f} % ({low:.1f} to {high:.1f}){best}"
-        rows.append((limits, f"{one.predicted_latency_ms:.3g} ms", *measured, accuracy, f"{one.params:,}"))
-    title = f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}"
-    show_table(("limit", "predicted", "measured", "90 % in", "test accuracy", "params"), rows, title=title)
-    say(f"* best on validation. Accuracies have their 95 % interval; they are on {answer.best.accuracy_on}.")
-    say(f"Files: {', '.join(one.onnx or one.model or '' for one in answer.models)}")
-    details = answer.details
-    least, most = details["reachable_ms"]
-    say(f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms.")
-    say(f"Beside it, on the same images: {', '.join(_beside(name, one) for name, one in answer.beside.items())}.")
-    if details["verdict"]:
-        say(details["verdict"])
-    for sentence in details["insights"]:
-        say(f"- {sentence}")
+    """An answer with several models, whatever is known of them."""
+    from archwright.report.columns import model_note, model_table
+
+    heads, rows = model_table(answer)
+    show_table(heads, rows, title=_title(answer))
+    files = ", ".join(path for one in answer.models if (path := one.onnx or one.model))
+    beside = ", ".join(_beside(name, one) for name, one in answer.beside.items())
+    for text in (
+        model_note(answer),
+        f"Files: {files}" if files else "",
+        _latency(answer),
+        f"Beside it, on the same images: {beside}." if beside else "",
+        answer.verdict,
+    ):
+        if text:
+            say(text)
+    _say_all(answer.insights)
     say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
-    say(f"Use the best with: archwright predict {answer.run} IMAGE...")
+    if answer.best.model is not None:
+        say(f"Use the best with: archwright predict {answer.run} IMAGE...")
+
+
+def _title(answer: Answer) -> str:
+    return f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}"
+
+
+def _say_all(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        say(f"- {sentence}")
+
+
+def _latency(answer: Answer) -> str:
+    """What latencies are of and which ones there are, as far as the method says so."""
+    parts = [answer.latency_on] if answer.latency_on else []
+    if answer.reachable_ms is not None:
+        parts.append("the space reaches {:.3g} to {:.3g} ms".format(*answer.reachable_ms))
+    return f"Latency: {'; '.join(parts)}." if parts else ""
 
 
 def _beside(name: str, one: Beside) -> str:
-    latency_ms = (one.model_extra or {}).get("latency_ms")
-    return f"{name} {one.accuracy:.1f} %" + (f" ({latency_ms:.3g} ms)" if latency_ms is not None else "")
+    return f"{name} {one.accuracy:.1f} %" + (f" ({one.latency_ms:.3g} ms)" if one.latency_ms is not None else "")
 
 
 def show_times(found: Sequence[TimedAgain]) -> None:

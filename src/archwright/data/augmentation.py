@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from archwright.errors import InputError, unknown_name
-from archwright.references import resolve
+from archwright.references import DataRef, ObjectRef, resolve
 
 if TYPE_CHECKING:
     from archwright.data.image_data import ImageData
@@ -93,7 +93,7 @@ class Augmentation:
 
         Everything that is not a named set is taken for photographs: crop by an eighth, flip, cutout of a quarter.
         """
-        kind, size = data.spec.partition(":")[0], data.image_size
+        kind, size = DataRef.parse(data.spec).kind, data.image_size
         if kind == "digits":
             return cls(crop=max(1, size // 8))
         if kind == "fashion-mnist":
@@ -169,7 +169,7 @@ def find_augmentation(spec: str, data: ImageData) -> Augment | None:
         return Augmentation.default_for(data)
     if spec == "off":
         return None
-    if ":" in spec:
+    if ObjectRef.find(spec) is not None:
         function = resolve(spec, "augmentation")
         if not callable(function):
             raise InputError("a function of a batch of images as augmentation", f"{type(function).__name__} at {spec}")

@@ -21,6 +21,7 @@ from archwright.data.images import is_grey, square_pixels
 from archwright.data.raw import Pixels
 from archwright.data.splits import Shares
 from archwright.errors import InputError
+from archwright.references import DataRef
 
 _ACCEPTED = (
     "data as (images, labels), (images, labels, test images, test labels), a dict of arrays called as in an npz "
@@ -53,7 +54,7 @@ def from_object(
             raise InputError("image size and split to be those of the ImageData", "others beside it", "Leave them out.")
         return data
     raw = raw_from_mapping(name, _mapping(data, image_size), image_size)
-    return from_raw(raw, f"object:{name}", seed=seed, split=split)
+    return from_raw(raw, str(DataRef("object", name)), seed=seed, split=split)
 
 
 def _mapping(data: Any, image_size: int | None) -> dict[str, NDArray[Any]]:

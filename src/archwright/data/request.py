@@ -10,14 +10,15 @@ from typing import Any
 
 from archwright.data.image_data import ImageData, load
 from archwright.data.kept import load_kept
-
-KEPT = "kept:"
-"""Before the path of a file that :func:`archwright.data.kept.keep` wrote; what else a request says is already in it."""
+from archwright.references import DataRef
 
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Which images to load, and how."""
+    """Which images to load, and how.
+
+    Of ``kept:PATH``, a file that :func:`archwright.data.kept.keep` wrote, the rest of a request is already in the file.
+    """
 
     spec: str
     seed: int
@@ -30,16 +31,21 @@ class DataRequest:
             object.__setattr__(self, "split", tuple(self.split))
 
     @property
+    def source(self) -> DataRef:
+        """What :attr:`spec` names."""
+        return DataRef.parse(self.spec)
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Absolute paths that loading reads: a user's own folder or archive; named data sets are found by name."""
-        kind, _, argument = self.spec.partition(":")
-        return (str(Path(argument).absolute()),) if kind in ("folder", "npz", "kept") else ()
+        path = self.source.path
+        return () if path is None else (str(path.absolute()),)
 
 
 @lru_cache(maxsize=6)
 def load_data(request: DataRequest) -> ImageData:
     """The images, loaded once a process."""
-    if request.spec.startswith(KEPT):
-        return load_kept(Path(request.spec.removeprefix(KEPT)))
+    if request.source.kind == "kept":
+        return load_kept(Path(request.source.argument))
     values: dict[str, Any] = {"seed": request.seed, "image_size": request.image_size, "skip_bad": request.skip_bad}
     return load(request.spec, **values, split=None if request.split is None else tuple(request.split))

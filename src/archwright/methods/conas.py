@@ -40,7 +40,7 @@ from archwright.execution.base import Item, run_items
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
-from archwright.search.answer import Found
+from archwright.search.answer import Found, LossRound, Term
 from archwright.search.evaluator import Evaluator
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice, StageResult
@@ -125,7 +125,7 @@ class SubgraphChoice(Choice):
 
     subgraph: str
     subgraph_loss: float | None
-    rounds: list[dict[str, Any]] = Field(default_factory=list)
+    rounds: list[LossRound] = Field(default_factory=list)
 
 
 # --- one measurement -------------------------------------------------------------------------------------------------
@@ -393,9 +393,7 @@ class Rsps(SearchMethod):
         architecture = self.bits.architecture(x, np.zeros(self.bits.n), self.context.rng("uniform choice"))
         return self._found(architecture, x, len(strings), [])
 
-    def _found(
-        self, architecture: Architecture, x: Signs, evaluations: int, rounds: list[dict[str, Any]]
-    ) -> SubgraphChoice:
+    def _found(self, architecture: Architecture, x: Signs, evaluations: int, rounds: list[LossRound]) -> SubgraphChoice:
         """What every search stage returns; the accuracy is that of the sub-graph x (n,) with shared weights."""
         result = self.measured(x[None])[0]
         images = self._measured_by["images"]
@@ -451,13 +449,15 @@ class Conas(Rsps):
 
     def _answer(self, stage: str) -> Found:
         """Also says what was recovered."""
-        details = self.result(stage, SubgraphChoice).model_dump(include={"subgraph", "subgraph_loss", "rounds"})
-        details["insights"] = [
-            f"The loss is lower with {' and '.join(term['bits'])} {meaning(term['bits'], term['coefficient'])} "
-            f"(coefficient {term['coefficient']:+.4f})."
-            for term in details["rounds"][0]["terms"][:8]
+        choice = self.result(stage, SubgraphChoice)
+        sentences = [
+            f"The loss is lower with {' and '.join(term.bits)} {meaning(term.bits, term.coefficient)} "
+            f"(coefficient {term.coefficient:+.4f})."
+            for term in choice.rounds[0].terms[:8]
         ]
-        return super()._answer(stage).model_copy(update={"details": details})
+        known = {"insights": sentences, "loss_rounds": choice.rounds}
+        details = choice.model_dump(include={"subgraph", "subgraph_loss"})
+        return super()._answer(stage).model_copy(update={**known, "details": details})
 
     def _every_place_on(self, x: Signs) -> bool:
         """Whether every edge, vertex or link has something on: then no round is missing."""
@@ -492,18 +492,19 @@ class Conas(Rsps):
             self.context.progress.say(text)
             self.context.run.event("warning", round=number, text=text)
 
-    def _round(self, one: Round) -> dict[str, Any]:
+    def _round(self, one: Round) -> LossRound:
         """For the run's files."""
-        return {
+        terms = [
+            Term(bits=self._names(monomial), coefficient=value)
+            for monomial, value in strongest_terms(one.recovery.polynomial)
+        ]
+        more = {
             "fixed": len(one.fixed),
             "dropped": one.measurements.dropped,
             "diagnostics": one.recovery.diagnostics.as_dict(),
-            "terms": [
-                {"bits": [self.bits.names[bit] for bit in monomial], "coefficient": value}
-                for monomial, value in strongest_terms(one.recovery.polynomial)
-            ],
             "minimum": {"value": one.minimum.value, "solver": one.minimum.solver, "gap": one.minimum.gap},
         }
+        return LossRound(terms=terms, **more)
 
     def _show(self, rounds: Sequence[Round]) -> None:
         """The recovered polynomials as ``polynomial.csv`` and ``polynomial.png``, and the first one to the user."""

@@ -34,9 +34,9 @@ from archwright.costs.measure import Timing, measure
 from archwright.data import Batches
 from archwright.ensembles import Averaged, Mean
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.nesbs_ensembles import DELTAS, EnsembleSearch, Inherited, Scored
+from archwright.methods.nesbs_ensembles import DELTAS, EnsembleSearch, Inherited
 from archwright.runs.run import ItemLog
-from archwright.search.answer import Candidate, Found
+from archwright.search.answer import Candidate, EnsembleErrors, Found, ScoredEnsemble
 from archwright.search.configuration import AbsolutePath
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import keep_ensemble, train_answer
@@ -116,8 +116,8 @@ class PosteriorResult(StageResult):
 class Drawn(StageResult):
     """The chosen ensemble, all that were scored, how many networks that took and how many draws were left out."""
 
-    chosen: Scored
-    scored: list[Scored]
+    chosen: ScoredEnsemble
+    scored: list[ScoredEnsemble]
     evaluations: int
     left_out: int
     accuracy_on: str
@@ -391,7 +391,7 @@ class Nesbs(Method):
             return False
         return latency is None or sum(self.latency([one]) for one in members) <= latency
 
-    def _chosen(self, scored: Sequence[Scored]) -> Scored:
+    def _chosen(self, scored: Sequence[ScoredEnsemble]) -> ScoredEnsemble:
         """The one of least loss; under a latency limit, of those that keep it as one network."""
         limit = self.context.configuration.single_limits.get("latency_ms")
         by_loss = sorted(scored, key=attrgetter("loss"))
@@ -457,12 +457,18 @@ class Nesbs(Method):
             macs=report.macs,
             latency_ms=chosen.latency_ms,
             limits=self.context.configuration.single_limits or None,
-            details=report.to_dict(),
             **trained.model_dump(),
         )
-        estimated = {"estimated": chosen.model_dump(), "scored": [one.model_dump() for one in drawn.scored]}
-        details = {"sampler": o.sampler, "left_out": drawn.left_out, "insights": [worth(best, members)], **estimated}
-        return Found(best=best, members=members, evaluations=drawn.evaluations, details=details)
+        return Found(
+            best=best,
+            members=members,
+            ensemble=EnsembleErrors(**report.to_dict()),
+            evaluations=drawn.evaluations,
+            insights=[worth(best, members)],
+            scored_ensembles=drawn.scored,
+            chosen_ensemble=chosen,
+            details={"sampler": o.sampler, "left_out": drawn.left_out},
+        )
 
 
 def worth(ensemble: Candidate, members: Sequence[Candidate]) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from archwright.data import Batches
 from archwright.errors import InfeasibleError, InputError
 from archwright.runs.checkpoints import Checkpoints
-from archwright.search.values import StageResult
+from archwright.search.answer import ScoredEnsemble
 from archwright.solvers.svgd import Floats, average_test_error, ensemble_error, pairwise_disagreement
 from archwright.spaces.base import Architecture
 from archwright.spaces.cell_space import CellSpace
@@ -37,19 +37,6 @@ KEPT_SECONDS = 30.0
 TRIES = {"svgd-rd": 20}
 MOST_TRIES = 500
 """How many ensembles are drawn for one that can be used; SVGD-RD takes longer than a draw."""
-
-
-class Scored(StageResult):
-    """An ensemble with inherited weights on the validation images: mean cross entropy, and percents."""
-
-    architectures: list[str]
-    delta: float | None
-    loss: float
-    error: float
-    ate: float
-    ppd: float
-    latency_ms: float | None = None
-    """Of all members in one, where there is a limit on it."""
 
 
 @dataclass
@@ -90,10 +77,10 @@ class Inherited:
             self.seen()
         return self.known[text]
 
-    def score(self, members: Sequence[Architecture], delta: float | None = None) -> Scored:
+    def score(self, members: Sequence[Architecture], delta: float | None = None) -> ScoredEnsemble:
         """An ensemble by the mean of its members' probabilities."""
         parts = [self.of(member) for member in members]
-        return Scored(
+        return ScoredEnsemble(
             architectures=[str(member) for member in members],
             delta=delta,
             loss=mean_loss(parts, self.labels),
@@ -134,7 +121,7 @@ class EnsembleSearch:
         self.left_out = 0
         self.over_limits = 0
 
-    def from_sampler(self) -> list[Scored]:
+    def from_sampler(self) -> list[ScoredEnsemble]:
         """T ensembles (for each delta)."""
         o, sampler = self.options, self.method.sampler()
         grid: tuple[float | None, ...] = (None,)
@@ -150,12 +137,12 @@ class EnsembleSearch:
             raise self._nothing()
         return usable
 
-    def _scored(self, sampler: Sampler, delta: float | None, place: tuple[int, int]) -> Scored | None:
+    def _scored(self, sampler: Sampler, delta: float | None, place: tuple[int, int]) -> ScoredEnsemble | None:
         self.method.context.stop.check()
         members = self._one(sampler, delta, place)
         return None if members is None else self.inherited.score(members, delta)
 
-    def _by_optuna(self, sampler: Sampler) -> list[Scored | None]:
+    def _by_optuna(self, sampler: Sampler) -> list[ScoredEnsemble | None]:
         """As many ensembles as the grid has, each at the delta that Optuna's tree-structured Parzen estimator asks for.
 
         Draws and scores are functions of the place in the order, so that a resumed search asks the same.
@@ -165,7 +152,7 @@ class EnsembleSearch:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         seed = int(self.method.context.rng("delta").integers(2**31))
         study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed))
-        found: list[Scored | None] = []
+        found: list[ScoredEnsemble | None] = []
         for number in range(self.options.candidates * len(DELTAS)):
             trial = study.ask()
             one = self._scored(sampler, trial.suggest_float("delta", min(DELTAS), max(DELTAS)), (0, number))
@@ -205,7 +192,7 @@ class EnsembleSearch:
             "Raise --delta (above -1 particles repel each other) or --temperature, or lower --size.",
         )
 
-    def from_pool(self) -> list[Scored]:
+    def from_pool(self) -> list[ScoredEnsemble]:
         """NES-RS' ensemble, or the pool's best architecture n times."""
         o, method = self.options, self.method
         rng, uniform = method.context.rng("pool"), Sampler(method.space)
@@ -223,7 +210,7 @@ class EnsembleSearch:
         chosen = greedy(pool, o.size, loss)
         return self._refuse() if chosen is None else [self.inherited.score(chosen)]
 
-    def _refuse(self) -> list[Scored]:
+    def _refuse(self) -> list[ScoredEnsemble]:
         limits, size = self.method.limits, self.options.size
         raise InfeasibleError(
             f"no ensemble of {size} out of a pool of {self.options.pool} meets {limits} in the sum of its members. "

@@ -29,7 +29,7 @@ from archwright.methods.darts import descend_weights, first_order_step, second_o
 from archwright.methods.gradients import GradientSearch
 from archwright.methods.rarts import fused_rarts_step, rarts_step
 from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult
-from archwright.references import refer
+from archwright.references import SpaceRef, refer
 from archwright.runs.files import Json, load_weights, read_metadata, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
@@ -41,7 +41,7 @@ from archwright.search.method import Options, Stage
 from archwright.search.values import Trained
 from archwright.spaces.base import Network
 from archwright.spaces.channel_groups import takes_channels_last
-from archwright.spaces.width import PREFIX, Width, WidthSpace
+from archwright.spaces.width import Width, WidthSpace
 from archwright.supernets.scored import Scores, broken_group
 from archwright.training import Position, Recipe, Step
 from archwright.training.bilevel import (
@@ -137,7 +137,7 @@ class RartsWidth(GradientSearch):
     """The method."""
 
     name = "rarts-width"
-    default_space = f"{PREFIX}resnet20"
+    default_space = str(SpaceRef("width", "resnet20"))
     resources = ("params", "macs", "latency_ms", "channels")
     Options: ClassVar[type[Options]] = WidthOptions
     options: WidthOptions
@@ -149,7 +149,7 @@ class RartsWidth(GradientSearch):
         if callable(network):
             network = refer(network)
             values = {**values, "options": {**values["options"], "network": network}}
-        return {"space": f"{PREFIX}{network}", **values}
+        return {"space": str(SpaceRef("width", network)), **values}
 
     # --- what is searched ---
 
@@ -190,8 +190,8 @@ class RartsWidth(GradientSearch):
         if c.data is None or c.benchmark is not None:
             raise InputError(f"images (--data) for the method {self.name!r}", c.benchmark or "none")
         self.check_own()
-        if c.space != PREFIX + o.network:
-            raise InputError(f"the network by --network, and no other space than {PREFIX}{o.network}", repr(c.space))
+        if c.space != (own := str(SpaceRef("width", o.network))):
+            raise InputError(f"the network by --network, and no other space than {own}", repr(c.space))
         if o.ratio is None and o.l1 is None and not c.limits:
             raise InputError("how much to remove: --ratio, --l1 or a limit", "none of them")
         if o.l1 is not None and o.optimiser == "random":
@@ -430,9 +430,8 @@ class RartsWidth(GradientSearch):
             "removed_share": share,
             "before": {name: value for name, value in before.items() if value is not None},
             "after": {name: value for name, value in after.items() if value is not None},
-            "insights": insights,
         }
-        return Found(best=best, beside=beside, evaluations=0, details=details)
+        return Found(best=best, beside=beside, evaluations=0, insights=insights, details=details)
 
 
 def _sentence(name: str, before: float, after: float) -> str:

@@ -8,14 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from archwright.errors import ArchwrightError
-from archwright.references import is_local
 from archwright.report.folders import every_run
 from archwright.report.page import REPORT, diagnostics_section, duration, search_section, seconds_of_stages, title_of
 from archwright.runs.files import Json, read_json
 from archwright.runs.progress import FILE as PROGRESS
 from archwright.runs.run import Run, told
 from archwright.search.answer import RESULT, Answer
-from archwright.search.configuration import ASK_AND_TELL
+from archwright.search.configuration import ASK_AND_TELL, imports
 
 MOST_RUNS = 200
 """The newest ones are listed."""
@@ -68,14 +67,8 @@ def detail(run: Run) -> dict[str, Json]:
         "stopping": status == "running" and run.stop_file.exists(),
         "can_stop": status == "running" and not study,
         "can_resume": status == "stopped" and not study,
-        "imports": imported(run.configuration),
+        "imports": imports(run.configuration),
     }
-
-
-def imported(configuration: Mapping[str, Json]) -> list[str]:
-    """Modules of a user that a resumed run would import, which the page says before it is resumed."""
-    texts = [str(configuration.get(name) or "") for name in ("space", "evaluate", "augment")]
-    return [text for text in texts if ":" in text and not is_local(text)]
 
 
 def _stages(run: Run, events: Sequence[Mapping[str, Json]], status: str) -> list[dict[str, Json]]:

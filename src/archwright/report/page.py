@@ -7,6 +7,7 @@ compared in one page. Everything a run says (names, paths, class names) is escap
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -18,7 +19,9 @@ from archwright.analysis.drawing import draw_cells
 from archwright.analysis.drawing_stages import draw_stages
 from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError, InputError
+from archwright.references import DataRef, SpaceRef
 from archwright.report.charts import Mark, bars, lines, scatter
+from archwright.report.columns import accuracy_text, latency_text, model_note, model_table
 from archwright.report.insights import insights
 from archwright.report.style import page
 from archwright.runs.files import Json, write_atomic
@@ -30,7 +33,7 @@ from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Space
 from archwright.spaces.registry import spaces
 from archwright.spaces.staged import StagedSpace
-from archwright.spaces.width import PREFIX, Width
+from archwright.spaces.width import Width
 
 REPORT = "report.html"
 LARGEST_PICTURE = 400_000
@@ -98,9 +101,8 @@ def run_page(run: Run) -> str:
 
 def title_of(asked: Mapping[str, Json]) -> str:
     """What was asked, in a few words; of a path the last part."""
-    source = str(asked.get("data") or asked.get("benchmark") or "")
-    kind, colon, path = source.rpartition(":")
-    shown = f"{kind}{colon}{Path(path).name}" if "/" in path else source
+    source = DataRef.parse(str(asked.get("data") or asked.get("benchmark") or ""))
+    shown = str(source if source.path is None else DataRef(source.kind, source.path.name))
     return f"{asked['method']} on {asked['space']}" + (f", {shown}" if shown else "") + f", seed {asked['seed']}"
 
 
@@ -130,7 +132,7 @@ def _found(run: Run, answer: Answer) -> list[str]:
     best = answer.best
     facts = []
     if best.latency_ms is not None:
-        facts.append(_fact("latency", f"{best.latency_ms:.3g} ms"))
+        facts.append(_fact("latency", latency_text(best.latency_ms)))
     if best.params is not None:
         facts.append(_fact("parameters", f"{best.params:,}"))
     if best.macs is not None:
@@ -144,8 +146,7 @@ def _found(run: Run, answer: Answer) -> list[str]:
         interval = f" (95 % interval {best.accuracy_interval[0]:.1f} to {best.accuracy_interval[1]:.1f})"
     own = best.accuracy_on == OWN_FUNCTION  # a score of the user's own is in no unit that we know
     accuracy = "not measured" if best.accuracy is None else f"{best.accuracy:.6g}" if own else f"{best.accuracy:.2f} %"
-    verdict = answer.details.get("verdict") or ""
-    said = f'<p class="warn">{escape(str(verdict))}</p>' if verdict else ""
+    said = f'<p class="warn">{escape(answer.verdict)}</p>' if answer.verdict else ""
     body = (
         f'<p class="big">{accuracy}</p><p class="soft">{escape(_on(best.accuracy_on) + interval)}</p>'
         f'<div class="facts">{"".join(facts)}</div>{said}'
@@ -176,54 +177,47 @@ def _under_way(run: Run) -> str:
 
 
 def _models(answer: Answer) -> str:
-    """One row a limit."""
-    if len(answer.models) < 1:
+    """One row a model, with its files."""
+    if not answer.models:
         return ""
-    heads = ("limit", "test accuracy", "measured", "predicted", "parameters", "files")
-    rows = []
-    for one in answer.models:
-        limits = ", ".join(f"{limit:.4g} {UNITS.get(name, '')}" for name, limit in (one.limits or {}).items())
-        timed = one.measured_latency_ms
-        files = " ".join(_link(path, Path(path).name) for path in (one.onnx, one.model) if path)
-        cells = (
-            escape(limits),
-            _accuracy(one),
-            f"{timed.median_ms:.3g} ms (90 % in {timed.high_ms:.3g})" if timed else "",
-            f"{one.predicted_latency_ms:.3g} ms" if one.predicted_latency_ms is not None else "",
-            f"{one.params:,}" if one.params is not None else "",
-            files,
-        )
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return section("For each limit", f'<div class="wide">{table}</div>')
+    heads, texts = model_table(answer)
+    files = [" ".join(_link(path, Path(path).name) for path in (one.onnx, one.model) if path) for one in answer.models]
+    rows = [[*(escape(_unbroken(cell)) for cell in row), links] for row, links in zip(texts, files, strict=True)]
+    body = _table([*heads, "files"] if any(files) else heads, rows)
+    title = "For each limit" if any(one.limits for one in answer.models) else "Models"
+    return section(title, f'{body}<p class="soft">{escape(model_note(answer))}</p>')
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Of plain heads and of cells that are HTML; it scrolls sideways where the screen is narrow."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _members(answer: Answer) -> str:
     """What the members of an ensemble do alone and together."""
     if not answer.members or answer.best.accuracy is None:
         return ""
-    rows = [("all together", answer.best.accuracy, _accuracy(answer.best), True)]
+    rows = [("all together", answer.best.accuracy, _unbroken(accuracy_text(answer.best)), True)]
     for number, one in enumerate(answer.members, 1):
         size = f", {one.params:,} parameters" if one.params is not None else ""
-        rows.append((f"member {number}", one.accuracy or 0.0, _accuracy(one) + size, False))
-    known = answer.best.details or {}
-    words = {"ate": "mean error of a member", "ppd": "two members disagree", "ece": "calibration error"}
-    facts = "".join(_fact(text, f"{known[name]:.2f} %") for name, text in words.items() if name in known)
-    return section("Members", bars(rows, 100.0) + f'<div class="facts">{facts}</div>')
+        rows.append((f"member {number}", one.accuracy or 0.0, _unbroken(accuracy_text(one)) + size, False))
+    body, known = bars(rows, 100.0), answer.ensemble
+    if known is not None:
+        words = {"mean error of a member": known.ate, "two members disagree": known.ppd, "calibration error": known.ece}
+        facts = "".join(_fact(text, _percent(value)) for text, value in words.items())
+        body += f'<div class="facts">{facts}</div>'
+    return section("Members", body)
 
 
 def _percent(value: float) -> str:
     return f"{value:.2f}\N{NO-BREAK SPACE}%"
 
 
-def _accuracy(one: Candidate) -> str:
-    if one.accuracy is None:
-        return ""
-    if one.accuracy_on == OWN_FUNCTION:
-        return f"{one.accuracy:.6g}"
-    spread = f" ({one.accuracy_interval[0]:.1f} to {one.accuracy_interval[1]:.1f})" if one.accuracy_interval else ""
-    return f"{_percent(one.accuracy)}{spread}"
+def _unbroken(text: str) -> str:
+    """A text whose numbers stay on one line with their units."""
+    return re.sub(r"(?<=\d) (?=%|ms\b)", "\N{NO-BREAK SPACE}", text)
 
 
 def _beside(answer: Answer) -> str:
@@ -269,7 +263,7 @@ def _front(answer: Answer) -> str:
     large = height if trained else "accuracy"
     marks = [_mark(one, axis, height, False) for one in answer.front]
     chosen = [_mark(one, axis, large, True) for one in answer.models if getattr(one, large) is not None]
-    points = answer.details.get("front_points", len(answer.front))
+    points = answer.front_points or len(answer.front)
     if trained:
         note = "Small points: networks that were tried, with their cost then. Line: what none of all these beats."
     else:
@@ -317,7 +311,7 @@ def _drawn(asked: Mapping[str, Json], one: Candidate) -> str:
 
 def _picture(asked: Mapping[str, Json], text: str) -> str:
     """A drawing of what is made of cells or of stages; empty for other spaces, or ones that are not here."""
-    if str(asked["space"]).startswith(PREFIX):
+    if SpaceRef.parse(str(asked["space"])).kind == "width":
         return _thinned(text)
     try:
         space: Space[Any] = spaces.get(asked["space"])
@@ -505,21 +499,16 @@ def comparison_page(runs: Sequence[Run], path: Path) -> str:
         best = answer.best
         link = f'<a href="{escape(str(run.folder.resolve() / REPORT))}">{escape(name)}</a>'
         texts = (answer.method, answer.space, answer.data or "", str(answer.seed))
-        numbers = (
-            _accuracy(best),
-            f"{best.latency_ms:.3g} ms" if best.latency_ms is not None else "",
-            f"{best.params:,}" if best.params is not None else "",
-            duration(answer.seconds),
-        )
-        rows.append(f"<tr><td>{link}</td>{''.join(f'<td>{escape(one)}</td>' for one in (*texts, *numbers))}</tr>")
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
+        size = f"{best.params:,}" if best.params is not None else ""
+        numbers = (accuracy_text(best), latency_text(best.latency_ms), size, duration(answer.seconds))
+        rows.append([link, *(escape(_unbroken(text)) for text in (*texts, *numbers))])
+    table = _table(heads, rows)
     shown = [(name, answer.best) for name, answer in answers.items() if answer.best.accuracy is not None]
     chart = ""
     for axis in ("latency_ms", "params"):
         if len(shown) > 1 and _has([best for _, best in shown], axis):
             marks = [
-                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {_accuracy(best)}", True)
+                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {accuracy_text(best)}", True)
                 for name, best in shown
             ]
             label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]

@@ -190,9 +190,11 @@ class Settings:
 
     def images_note(self) -> str:
         """Which images those are, in words."""
-        spec = self.images().spec
+        images = self.images()
         return (
-            "images: Gaussian noise (no CIFAR-10 here)" if spec.startswith("random") else f"images: {Path(spec).name}"
+            "images: Gaussian noise (no CIFAR-10 here)"
+            if images.source.kind == "random"
+            else f"images: {Path(images.spec).name}"
         )
 
 

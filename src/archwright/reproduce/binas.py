@@ -274,7 +274,7 @@ def binas_fig6(settings: Settings) -> Outcome:
             known = error if np.isfinite(error) else None
             rows.append(Row(f"{name}, stage {stage}", "points", None, gain, known))
     notes = [
-        *result.details["insights"],
+        *result.insights,
         "the deviation is the standard error; the paper prints bars, no numbers",
         "in the paper depth, expansion and squeeze-excite gain more in later stages, and larger kernels least of all",
     ]

@@ -180,13 +180,13 @@ def _error(answer: Answer) -> float:
 
 def _images(settings: Settings) -> str:
     """A file with the first of the images, whose parts are named in it; what is no such file is taken as it is."""
-    spec = settings.images().spec
-    if not spec.startswith("npz:"):
-        return spec
+    images = settings.images()
+    if images.source.kind != "npz":
+        return images.spec
     path = settings.folder / "images.npz"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with np.load(Path(spec.removeprefix("npz:"))) as arrays:
+        with np.load(Path(images.source.argument)) as arrays:
             kept = {name: arrays[name][:IMAGES] if "train" in name else arrays[name] for name in arrays.files}
         aside = path.with_suffix(".aside.npz")
         np.savez(aside, **kept)

@@ -209,7 +209,7 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
     if simple.accuracy < best.accuracy:
         return ""
     near = "within chance of it" if simple.accuracy <= high else "worse"
-    latency, limit = (simple.model_extra or {}).get("latency_ms", 0.0), (best.limits or {}).get("latency_ms", np.inf)
+    latency, limit = simple.latency_ms or 0.0, (best.limits or {}).get("latency_ms", np.inf)
     slow = f", which takes {latency:.3g} ms where {limit:.3g} are allowed," if latency > limit else ""
     return (
         f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "

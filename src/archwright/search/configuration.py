@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
@@ -28,6 +28,7 @@ from archwright.bounds import (
     MOST_WORKERS,
 )
 from archwright.errors import InputError, unknown_name
+from archwright.references import DataRef, ObjectRef, Reference, SpaceRef, absolute_path
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,37 +36,20 @@ ASK_AND_TELL = "ask-and-tell"
 """In place of a function's name: the caller evaluates (see :mod:`archwright.search.study`)."""
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute()) if path else path
-
-
-AbsolutePath = Annotated[str, AfterValidator(_absolute)]
-"""A path of the user's: kept so that a run can be resumed from any folder."""
-
-
-def _absolute_source(text: str | None) -> str | None:
-    """``folder:photos`` with the whole path; what has no path stays as it is."""
-    kind, colon, path = (text or "").partition(":")
-    return f"{kind}:{_absolute(path)}" if colon and kind in ("folder", "npz", "nats", "nb201") else text
-
-
-Source = Annotated[str | None, AfterValidator(_absolute_source)]
-"""A named data set or table, with the path of a file or folder after a colon where it is the user's own."""
-
-
 def _absolute_object(text: str) -> str:
-    """``mine.py:score`` and ``choices:space.json`` with the whole path; what names no file stays as it is."""
-    if text.startswith("choices:"):
-        choices = text.removeprefix("choices:")
-        return text if choices.lstrip().startswith("{") else f"choices:{_absolute(choices)}"
-    if text.startswith("width:"):
-        return f"width:{_absolute_object(text.removeprefix('width:'))}"
-    place, _, name = text.rpartition(":")
-    return f"{_absolute(place)}:{name}" if place.endswith(".py") else text
+    named = ObjectRef.find(text)
+    return text if named is None else str(named.absolute())
 
 
+# Texts that name files of the user's get the whole path, so that a run can be resumed from any folder.
+AbsolutePath = Annotated[str, AfterValidator(absolute_path)]
+"""A path of the user's."""
+SpaceText = Annotated[str, AfterValidator(lambda text: str(SpaceRef.parse(text).absolute()))]
+"""A space (:class:`~archwright.references.SpaceRef`)."""
+DataText = Annotated[str, AfterValidator(lambda text: str(DataRef.parse(text).absolute()))]
+"""Images or a table (:class:`~archwright.references.DataRef`)."""
 Own = Annotated[str, AfterValidator(_absolute_object)]
-"""Something registered, or an object of the user's as ``MODULE:OBJECT`` or ``FILE.py:OBJECT``."""
+"""Something known by its name, or an object of the user's (:class:`~archwright.references.ObjectRef`)."""
 
 
 class Configuration(BaseModel):
@@ -74,11 +58,13 @@ class Configuration(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = Field(description="name of the search method")
-    space: Own = Field(
+    space: SpaceText = Field(
         "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
     )
-    data: Source = Field(None, description="images: folder:PATH, npz:PATH, or a name as digits or cifar10")
-    benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
+    data: DataText | None = Field(None, description="images: folder:PATH, npz:PATH, or a name as digits or cifar10")
+    benchmark: DataText | None = Field(
+        None, description="look accuracies up in a table (nb201, nats:PATH) instead of training"
+    )
     dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
     evaluate: Own | None = Field(
         None, description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION; higher is better"
@@ -182,6 +168,27 @@ class Configuration(BaseModel):
                 f"one limit a resource with the method {self.method!r}", f"{self.limits}", "Use binas for several."
             )
         return self.limit_sets[0]
+
+
+_REFERENCES: dict[str, Callable[[str], Reference | None]] = {
+    "space": SpaceRef.parse,
+    "data": DataRef.parse,
+    "benchmark": DataRef.parse,
+    "evaluate": ObjectRef.find,
+    "augment": ObjectRef.find,
+}
+
+
+def references(configuration: Mapping[str, Any]) -> dict[str, Reference]:
+    """What a configuration, as a run keeps it, names by text, by field; a word such as ``default`` is no reference."""
+    found = {name: read(str(configuration[name])) for name, read in _REFERENCES.items() if configuration.get(name)}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def imports(configuration: Mapping[str, Any]) -> list[str]:
+    """Modules and files of the user's that a run with this configuration imports, each once."""
+    found = [one.imports for one in references(configuration).values()]
+    return list(dict.fromkeys(one for one in found if one is not None))
 
 
 def validated(model: type[M], values: dict[str, Any], what: str, beside: type[BaseModel] | None = None) -> M:

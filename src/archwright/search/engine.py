@@ -13,22 +13,19 @@ from archwright.data import from_object
 from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
-from archwright.references import is_local, refer
+from archwright.references import DataRef, refer
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import KeptProgress, Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
-from archwright.search.configuration import ASK_AND_TELL, Configuration, validated
+from archwright.search.configuration import ASK_AND_TELL, Configuration, imports, references, validated
 from archwright.search.context import Context
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, Stage
 from archwright.search.plan import planned
 from archwright.search.registry import methods
-from archwright.search.task import OBJECT
 from archwright.spaces.base import Space
-from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import name_space
-from archwright.spaces.width import PREFIX
 from archwright.tables.base import load_benchmark
 
 Callback = Callable[[dict[str, Json]], None]
@@ -75,7 +72,9 @@ def search(
         values["space"] = _text_of("space", space)
     values |= {"evaluate": _text_of("evaluate", evaluate), "augment": _text_of("augment", augment)}
     in_memory = data is not None and not isinstance(data, str)
-    values["data"] = f"{OBJECT}{getattr(data, 'name', type(data).__name__)}" if in_memory else data or None
+    values["data"] = (
+        str(DataRef("object", f"{getattr(data, 'name', type(data).__name__)}")) if in_memory else data or None
+    )
     if not values["data"] and not values.get("benchmark") and evaluate is None:
         values["data"] = "digits"
     values = chosen.completed(values)
@@ -192,18 +191,17 @@ def stop(folder: Path | str) -> None:
 
 def _say_imports(context: Context) -> None:
     """A run that names a user's own module is about to execute it; this is never silent."""
-    c = context.configuration
-    for named in (c.space, c.evaluate or "", c.augment):
-        text = named.removeprefix(PREFIX)  # of a network to thin
-        if ":" in text and not is_local(text) and not text.startswith(SPEC):
-            context.progress.say(f"Importing {text}, which this run names.")
+    for place in imports(context.configuration.model_dump()):
+        context.progress.say(f"Importing {place}, which this run names.")
 
 
 def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
     """The texts of objects that a user gives again because they lived in another program."""
+    named = references(run.configuration)
     for name, thing in objects.items():
         known = run.configuration.get(name) or ""
-        if thing is not None and not is_local(known) and _text_of(name, thing) != known:
+        replaceable = name in named and named[name].is_local
+        if thing is not None and not replaceable and _text_of(name, thing) != known:
             raise InputError(f"no {name} beside a run that names its own", f"another one than {known or 'none'}")
     return {name: _text_of(name, thing) for name, thing in objects.items() if thing is not None}
 

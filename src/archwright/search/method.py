@@ -268,5 +268,4 @@ class SearchMethod(Method):
             **known,
             **task.costs(architecture),
         )
-        details = {"failures": choice.failures} if choice.failures else {}
-        return Found(best=best, evaluations=choice.evaluations, details=details)
+        return Found(best=best, evaluations=choice.evaluations, failures=choice.failures)

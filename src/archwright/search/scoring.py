@@ -16,7 +16,7 @@ from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
 from archwright.proxies.engine import ScoreRequest, chunk_size, score_architectures, score_chunk, scores_key
 from archwright.proxies.score import Scores
-from archwright.references import is_local
+from archwright.references import SpaceRef
 from archwright.runs.files import read_json, write_json
 from archwright.runs.run import runs_root
 from archwright.search.context import Context
@@ -157,7 +157,7 @@ def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architectur
 def _processes(context: Context, request: ScoreRequest, pool: list[Architecture]) -> int:
     """Processes that score: the user's, else as many as there are processors and a few chunks for each."""
     c = context.configuration
-    if c.executor != "here" or is_local(name_space(context.task.space)):
+    if c.executor != "here" or SpaceRef.parse(name_space(context.task.space)).is_local:
         return c.workers
     chunks = request.replicates * len(pool) / chunk_size(pool)
     return max(1, min(len(os.sched_getaffinity(0)), int(chunks // CHUNKS_EACH)))

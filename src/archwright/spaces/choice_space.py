@@ -12,7 +12,6 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,12 +20,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from archwright.errors import InputError
+from archwright.references import SpaceRef
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
 
-SPEC = "choices:"
-"""Before the JSON of a space's choices, or the path of a file with it, where a space is named by text."""
 _ENUMERATED = 100_000
 """Spaces up to this many architectures can be listed whole."""
 
@@ -79,23 +77,22 @@ class ChoiceSpace(Space[Choice]):
         self._costs: dict[tuple[Choice, Scale], Cost] = {}
 
     @classmethod
-    def from_spec(cls, text: str) -> ChoiceSpace:
-        """From what follows ``choices:``: JSON such as ``{"depth": [2, 3]}``, or the path of a file with it."""
+    def from_spec(cls, named: SpaceRef) -> ChoiceSpace:
+        """Of the kind ``choices``: JSON such as ``{"depth": [2, 3]}``, or the path of a file with it."""
         try:
-            content = text if text.lstrip().startswith("{") else Path(text).read_text()
-            choices = json.loads(content)
+            choices = json.loads(named.argument if named.path is None else named.path.read_text())
         except (OSError, ValueError) as error:
             raise InputError(
-                f'a JSON object or a file with one after {SPEC!r}, as {{"depth": [2, 3]}}', str(error)
+                'a JSON object or a file with one after choices:, as {"depth": [2, 3]}', str(error)
             ) from error
         if not isinstance(choices, dict):
-            raise InputError(f"a JSON object after {SPEC!r}", type(choices).__name__)
+            raise InputError("a JSON object after choices:", type(choices).__name__)
         return cls(choices)
 
     @property
     def spec(self) -> str | None:
         """The text that makes this space again; None where it builds networks, for which there is no text."""
-        return None if self._build else SPEC + json.dumps(self.choices)
+        return None if self._build else str(SpaceRef("choices", json.dumps(self.choices)))
 
     @property
     def builds_networks(self) -> bool:

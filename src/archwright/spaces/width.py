@@ -22,15 +22,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.errors import InputError
-from archwright.references import resolve
+from archwright.references import ObjectRef, SpaceRef, resolve
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.channel_groups import Channels
 from archwright.spaces.choice_space import OwnNetwork
 from archwright.spaces.known_networks import NETWORKS, build_known
 from archwright.spaces.operations import Cost
-
-PREFIX = "width:"
-"""Before the name of a network, where a space is named by text."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +93,8 @@ class WidthSpace(Space[Width]):
     widths_in_architecture: ClassVar[bool] = True
 
     def __init__(self, network: str, scale: Scale | None = None) -> None:
-        self.network, self.name = network, PREFIX + network
-        if ":" not in network and network not in NETWORKS:
+        self.network, self.name = network, str(SpaceRef("width", network))
+        if ObjectRef.find(network) is None and network not in NETWORKS:
             raise InputError(
                 f"a network among {', '.join(NETWORKS)}, or your own as MODULE:FUNCTION or FILE.py:FUNCTION",
                 repr(network),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
+from archwright.references import DataRef
 from archwright.spaces.base import Architecture, Scale
 from archwright.tables.registry import benchmarks
 
@@ -48,7 +49,7 @@ class Benchmark(ABC):
 
 def load_benchmark(spec: str) -> Benchmark:
     """The benchmark named ``NAME`` or ``NAME:PATH``."""
-    name, _, path = spec.partition(":")
-    loader: Any = benchmarks.get(name)
-    table: Benchmark = loader(path)
+    named = DataRef.parse(spec)
+    loader: Any = benchmarks.get(named.kind)
+    table: Benchmark = loader(named.argument)
     return table

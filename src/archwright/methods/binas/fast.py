@@ -387,8 +387,7 @@ class FastPlan:
                 front.append(Candidate(architecture=one.architecture, **known))
         answers = self.context.run.items("answers").done
         sentences = [self._sentence(json.loads(key), one, trained, steady) for key, one in answers.items()]
-        details = {"insights": sentences, "plan": self.plan.model_dump()}
-        return Summary(front, len(trained), details)
+        return Summary(front, len(trained), sentences, {"plan": self.plan.model_dump()})
 
 
 def _plan_of(run: Run) -> Plan:

@@ -28,28 +28,28 @@ from archwright.methods.binas.pretrained import PretrainedPlan
 from archwright.methods.binas.sizes import SizedTables
 from archwright.methods.binas.tables import Tables
 from archwright.pretrained import DEFAULT, Weights, installed, load_start
+from archwright.references import DataRef
 from archwright.runs.files import inside, write_atomic
 from archwright.search.answer import Beside, Candidate, Found
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
 from archwright.search.configuration import Configuration, validated
 from archwright.search.method import Method, Options, Stage
-from archwright.search.task import OBJECT, Task
+from archwright.search.task import Task
 from archwright.search.values import StageResult
 from archwright.spaces.compact import Compact
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.spaces.staged import StagedSpace
 
-FOLDER, PHOTOGRAPH = "folder:", 32
-"""Before the path of a folder, and from how many pixels on its images are photographs: pretrained weights are the
-default for these."""
+PHOTOGRAPH = 32
+"""From how many pixels on the images of a folder are photographs: pretrained weights are the default for these."""
 
 
 def start_of(values: dict[str, Any]) -> dict[str, Any]:
     """The option ``pretrained`` of a search that says nothing of it: photo folders get the default where it is here."""
     options, spec = values["options"], values.get("data") or ""
     asked = {"pretrained", *OTHER_START} & set(options) or values.get("space") or values.get("epochs")
-    if asked or values.get("benchmark") or not spec.startswith(FOLDER) or not installed(DEFAULT):
+    if asked or values.get("benchmark") or DataRef.parse(spec).kind != "folder" or not installed(DEFAULT):
         return {}
     configuration = validated(Configuration, values, "settings of a search", beside=BinasOptions)
     return {"pretrained": DEFAULT} if Task(configuration).data.image_size >= PHOTOGRAPH else {}
@@ -85,7 +85,8 @@ class Binas(Method):
         values = {"space": cls.default_space, **values}
         values["threads"] = 1 if values.get("threads") is None else values["threads"]
         spec = values.get("data")
-        if spec and not spec.startswith(OBJECT) and not values.get("benchmark") and values.get("image_size") is None:
+        on_disk = spec and not DataRef.parse(spec).is_local and not values.get("benchmark")
+        if on_disk and values.get("image_size") is None:
             configuration = validated(Configuration, values, "settings of a search", beside=cls.Options)
             values["image_size"] = sufficient_size(Task(configuration).data)
         return values
@@ -224,25 +225,24 @@ class Binas(Method):
             else:
                 run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
         beside = self.result("beside", BesideResult).found
-        details = {
-            **summary.details,
-            "verdict": verdict(best, beside),
-            "reachable_ms": [table.least_ms, table.most_ms],
-            "latency_on": table.device,
-        }
         return Found(
             best=best,
             models=models,
             front=summary.front,
+            front_points=summary.front_points,
             beside=beside,
             evaluations=summary.evaluations,
-            details=details,
+            verdict=verdict(best, beside) or None,
+            insights=summary.insights,
+            latency_on=table.device,
+            reachable_ms=(table.least_ms, table.most_ms),
+            details=summary.details,
         )
 
     def _could_start(self) -> bool:
         """Whether pretrained weights would have been the default, had they been here."""
         spec = self.context.configuration.data or ""
-        return self.options.pretrained is None and spec.startswith(FOLDER) and not installed(DEFAULT)
+        return self.options.pretrained is None and DataRef.parse(spec).kind == "folder" and not installed(DEFAULT)
 
     def _model(self, fields: dict[str, Any]) -> Candidate:
         """All that is known of a network; its latency is the measured one where it was timed."""

@@ -38,11 +38,13 @@ Start = Annotated[str, AfterValidator(_absolute_file)]
 
 @dataclass(frozen=True)
 class Summary:
-    """What the answer of a plan says beside its models: networks of a front, how many were looked at, and more."""
+    """What the answer of a plan says beside its models; the fields are those of the answer."""
 
     front: list[Candidate]
     evaluations: int
+    insights: list[str]
     details: dict[str, Any]
+    front_points: int | None = None
 
 
 class BinasOptions(Options):

@@ -335,10 +335,8 @@ class PaperPlan:
         """What the answer says beside the models."""
         self.context.run.artifact("start.safetensors").unlink(missing_ok=True)
         solved, pool = self._result("solve", FrontResult), self._result("measure", PoolResult)
-        details: dict[str, Any] = {"front_points": solved.points, "insights": pool.insights}
-        if self.options.rank_networks:
-            details["rank"] = self._result("rank", Ranks).ranks
-        return Summary(solved.front, pool.rows, details)
+        details = {"rank": self._result("rank", Ranks).ranks} if self.options.rank_networks else {}
+        return Summary(solved.front, pool.rows, pool.insights, details, solved.points)
 
     @property
     def plain_steps(self) -> int:

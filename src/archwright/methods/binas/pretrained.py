@@ -594,17 +594,14 @@ class PretrainedPlan:
         start = facts.pretrained
         tuned = TunedResult.model_validate(run.stage_result("train")).networks
         origin = f"{start['origin']}; licence: {start['licence']}; SHA-256 {start['sha256']}"
+        sentences = [f"Started from {start['name']} ({origin}).", *(self._sentence(trained[name]) for name in tuned)]
         details = {
-            "insights": [
-                f"Started from {start['name']} ({origin}).",
-                *(self._sentence(trained[name]) for name in tuned),
-            ],
             "plan": self.plan.model_dump(),
             "pretrained": start,
             "floor": facts.validation_accuracy,
             "certificate": "exact: the union of the exact fronts of all sizes is artifacts/front.json",
         }
-        return Summary(shown, len(trained), details)
+        return Summary(shown, len(trained), sentences, details)
 
 
 def plan_of(run: Run) -> TuningPlan:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import sys
 
-from named_work import Named
-
 from archwright.execution.base import Item
 from archwright.execution.processes import Processes
 from archwright.runs.stop import Stop
+from helpers.named_work import Named
 
 
 def drive(module: str) -> None:

@@ -1,6 +1,7 @@
 """Train digits in a child process that is killed (-9) again and again; the end must equal the uninterrupted training.
 
-Usage: killed_training.py FOLDER KILLS. The children are forked, so that torch is imported once.
+Usage: python -m helpers.killed_training FOLDER KILLS, in the folder of the tests.
+The children are forked, so that torch is imported once.
 """
 
 import json
@@ -12,12 +13,12 @@ import time
 from pathlib import Path
 
 import torch
-from training_fakes import DigitBatches, assert_same_network, small_network
 
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import load_tree, save_tree
 from archwright.training.plain import train
 from archwright.training.recipe import Recipe
+from helpers.training_fakes import DigitBatches, assert_same_network, small_network
 
 torch.set_num_threads(1)
 

