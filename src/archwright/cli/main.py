@@ -182,9 +182,9 @@ def runs_time(run: str, times: int, as_json: bool) -> None:
     Times are as the clock shows them, so on a busy machine they are longer. Nothing in the run changes.
     """
     from archwright.cli.view import print_json, show_times
-    from archwright.methods.binas.again import time_again
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import find_run
+    from archwright.search.limited import time_again
 
     found = time_again(find_run(run).folder, times, TerminalProgress())
     if as_json:

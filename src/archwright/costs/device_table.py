@@ -30,7 +30,7 @@ from archwright.costs.limits import Reachable
 from archwright.costs.measure import Stopwatch, Timing, device_name
 from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table, parts
 from archwright.costs.tables import ROUNDS as TABLE_ROUNDS
-from archwright.errors import InfeasibleError, InputError
+from archwright.errors import InputError
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
@@ -299,19 +299,19 @@ class DeviceTable:
         timed, predicted = self.timed(size, architecture), self.predicted(size, architecture)
         return predicted if timed is None else {**predicted, "latency_ms": timed.median_ms}
 
-    def fitting(self, size: int, solve: Callable[[dict[str, float]], Solution], limits: Limits) -> Solution | None:
+    def fitting(self, size: int, solve: Callable[[dict[str, float]], Solution], limits: Limits) -> Solution:
         """What ``solve`` finds within the limits; where networks are timed, stepped down until it keeps them here.
 
-        Returns None where nothing does. What was timed for it is kept.
+        Args:
+            size: of the images.
+            solve: the best network within limits, by prediction; infeasible ones are its error.
+            limits: what is asked for.
         """
         clock, space = self.clock(size), self.spaces[size]
-        try:
-            if clock is None:
-                return solve(dict(limits))
-            least = self.problem(size).cost_range("latency_ms")[0]
-            found, timed, _ = clock.step_down(solve, lambda one: space.from_choice(one.choice), limits, least)
-        except InfeasibleError:
-            return None
+        if clock is None:
+            return solve(dict(limits))
+        least = self.problem(size).cost_range("latency_ms")[0]
+        found, timed, _ = clock.step_down(solve, lambda one: space.from_choice(one.choice), limits, least)
         log, key = self.run.items("timed"), f"{size} {space.from_choice(found.choice)}"
         if key not in log.done:
             log.record(key, timed.model_dump())

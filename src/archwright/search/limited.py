@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, Field
 
@@ -23,7 +23,8 @@ from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
 from archwright.data.augmentation import Augment
-from archwright.errors import InputError
+from archwright.device import Device
+from archwright.errors import InputError, missing_extra
 from archwright.export import has_onnx
 from archwright.models import load_member
 from archwright.runs.files import Json, inside, write_atomic
@@ -31,10 +32,11 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.search.answer import Answer, Beside, Candidate, Found, Spread
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
-from archwright.search.configuration import AbsolutePath
+from archwright.search.configuration import AbsolutePath, Configuration
 from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Options, Stage
+from archwright.search.registry import methods
 from archwright.search.trained import TrainedNetwork, Trainer
 from archwright.search.values import StageResult, Trained
 from archwright.spaces.base import Architecture
@@ -84,12 +86,14 @@ class Summary:
         evaluations: how many networks (or rows of measurements) were looked at.
         insights: sentences for people.
         details: what only this strategy knows.
+        front_points: how many networks the whole front has, where ``front`` is a part of it.
     """
 
     front: list[Candidate]
     evaluations: int
     insights: list[str]
     details: dict[str, Any] = field(default_factory=dict)
+    front_points: int | None = None
 
 
 class Strategy(Protocol):
@@ -122,16 +126,20 @@ class Strategy(Protocol):
     table: DeviceTable
 
     @property
-    def spaces(self) -> Mapping[int, StagedSpace[Any]]: ...
+    def spaces(self) -> Mapping[int, StagedSpace[Any]]:
+        """Networks by image size."""
 
     @property
-    def trainer(self) -> Trainer: ...
+    def trainer(self) -> Trainer:
+        """That trained the pool."""
 
     @property
-    def repeated(self) -> tuple[str, ...]: ...
+    def repeated(self) -> tuple[str, ...]:
+        """Files that a repeated plan takes over."""
 
     @property
-    def facts(self) -> Mapping[str, Json]: ...
+    def facts(self) -> Mapping[str, Json]:
+        """What a model's file is to say."""
 
     def check(self) -> None:
         """Refuse what cannot work, before anything is measured."""
@@ -188,9 +196,9 @@ class BesideResult(StageResult):
 class LimitedSearch(Method):
     """A search that answers every limit with a trained network; a subclass picks the :attr:`strategy`."""
 
-    Options = LimitedOptions
+    Options: ClassVar[type[Options]] = LimitedOptions
     options: LimitedOptions
-    timed_items = TIMED_ITEMS
+    timed_items: ClassVar[tuple[str, ...]] = TIMED_ITEMS
 
     @abstractmethod
     def make_strategy(self) -> Strategy:
@@ -242,8 +250,6 @@ class LimitedSearch(Method):
         self.table.check()
 
     def _require_onnx(self) -> None:
-        from archwright.errors import missing_extra
-
         if not has_onnx():
             raise missing_extra("onnxruntime", "onnx", "ONNX files and their latencies")
 
@@ -332,9 +338,9 @@ class LimitedSearch(Method):
     def _model(self, one: TrainedNetwork, limits: dict[str, float]) -> Candidate:
         """All that is known of the answer of a limit; its latency is the measured one where it was timed."""
         space, architecture = self._space(one), self._parsed(one)
-        predicted, timed = self.table.predicted(one.image_size, architecture), self.table.timed(one.image_size, architecture)
-        cost = space.cost(architecture, space.scale)
-        details = {"steps": one.steps, "network": one.name, "image_size": one.image_size, **one.known}
+        size, cost = one.image_size, space.cost(architecture, space.scale)
+        predicted, timed = self.table.predicted(size, architecture), self.table.timed(size, architecture)
+        details = {"steps": one.steps, "network": one.name, "image_size": size, **one.known}
         if timed is not None:
             details |= {"slowdown": timed.slowdown, "raw_median_ms": timed.raw_median_ms}
         return Candidate(
@@ -402,20 +408,18 @@ class LimitedSearch(Method):
         best = max(models, key=lambda one: (one.validation_accuracy or 0.0, -(one.latency_ms or 0.0)))
         self._copy_best(best)
         beside = self.result("beside", BesideResult).found
-        details = {
-            **summary.details,
-            "insights": summary.insights,
-            "verdict": verdict(best, beside),
-            "reachable_ms": [table.least_ms, table.most_ms],
-            "latency_on": table.device,
-        }
         return Found(
             best=best,
             models=models,
             front=summary.front,
+            front_points=summary.front_points,
             beside=beside,
             evaluations=summary.evaluations,
-            details=details,
+            verdict=verdict(best, beside) or None,
+            insights=summary.insights,
+            latency_on=table.device,
+            reachable_ms=(table.least_ms, table.most_ms),
+            details=summary.details,
         )
 
     def _copy_best(self, best: Candidate) -> None:
@@ -517,12 +521,11 @@ def timing_of(run: Run) -> Timing:
     """How a run measured its latencies: as its table says, else as its method does."""
     path = run.folder / "artifacts" / LATENCY_FILE
     if not path.is_file():
-        from archwright.search.engine import reopened
-        from archwright.runs.stop import Stop
-
-        timing = reopened(run, Stop(), Progress()).timing
+        configuration = Configuration(**run.configuration)
+        context = Context(configuration, run, Device.choose(configuration.device, configuration.threads))
+        timing: Timing | None = methods.get(configuration.method)(context).timing
         if timing is None:
-            raise InputError("a run whose method times networks", f"{run.folder}")
+            raise InputError("a run of a method that times networks", f"one of {configuration.method!r}")
         return timing
     table = LatencyTable.load(path)
     if not measured_here(table):

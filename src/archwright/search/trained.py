@@ -28,9 +28,6 @@ from archwright.spaces.base import Architecture, Network
 from archwright.spaces.staged import StagedSpace
 from archwright.training import Recipe, train
 
-VERSION = 1
-"""Of the form in which trained networks are kept."""
-
 
 class TrainedNetwork(StageResult):
     """A network that was trained and validated. What it costs is the device table's to say.
@@ -48,7 +45,7 @@ class TrainedNetwork(StageResult):
         known: what only its strategy knows of it.
     """
 
-    version: Literal[1] = VERSION
+    version: Literal[1] = 1
     name: str
     architecture: str
     image_size: int
@@ -174,6 +171,7 @@ class Trainer:
         space: StagedSpace[Any],
         steps: int,
         *,
+        epochs: int | None = None,
         weights: str | None = None,
         log: str = "trained",
         known: dict[str, Any] | None = None,
@@ -186,12 +184,14 @@ class Trainer:
             architecture: of it.
             space: that it is of, at its image size.
             steps: that it was trained for, all in all.
+            epochs: that these were, where they were counted; by default as often as it saw the images in them.
             weights: name of a file that has its weights already; by default they are saved under its own name.
             log: of the run, in which it is recorded.
             known: what only the strategy knows of it.
         """
         size = space.scale.image_size
         losses, right = self.outcomes(network, size)
+        passes = max(min(1, steps), round(steps * self.recipe.batch_size / len(self.data(size).train)))
         if weights is None:
             self.save(name, network, architecture, space)
         found = TrainedNetwork(
@@ -199,7 +199,7 @@ class Trainer:
             architecture=str(architecture),
             image_size=size,
             steps=steps,
-            epochs=max(min(1, steps), round(steps * self.recipe.batch_size / len(self.data(size).train))),
+            epochs=passes if epochs is None else epochs,
             validation_accuracy=100 * float(right.mean()),
             losses=[round(loss, 5) for loss in losses.tolist()],
             weights=weights or name,

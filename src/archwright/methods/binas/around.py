@@ -499,7 +499,7 @@ class Around:
         return TunedResult(networks=names)
 
     def _tuned(self, architecture: MbConvArchitecture, space: MbConv) -> TrainedNetwork:
-        """One network, cut from the trunk, after a training of its own; the whole one at the trunk's size has had it."""
+        """A network cut from the trunk, after a training of its own; the whole one at the trunk's size has had it."""
         size, known = space.scale.image_size, networks_of(self.context.run)
         name = short_name(str(architecture), f"tuned-{size}")
         if size == self.steps.trunk_size and architecture == space.heaviest():
@@ -507,7 +507,9 @@ class Around:
         if name in known:
             return known[name]
         network, trainer = self.around(space).cut_out(architecture).to(self.context.device.name), self.trainer
-        trainer.train(name, network, size, self.steps.tuned_steps, trainer.recipe.changed(lr=RESTART * trainer.recipe.lr))
+        trainer.train(
+            name, network, size, self.steps.tuned_steps, trainer.recipe.changed(lr=RESTART * trainer.recipe.lr)
+        )
         return trainer.keep(name, network, architecture, space, self.steps.tuned_steps)
 
     def propose(self, limits: Limits) -> list[Proposal]:
@@ -527,8 +529,9 @@ class Around:
     def _fitting(self, size: int, limits: Limits) -> Proposal | None:
         """The best network of one size that keeps ``limits``; None where there is none."""
         problem, space = self._valued(size), self.spaces[size]
-        solution = self.table.fitting(size, lambda within: milp.solve(problem, within), limits)
-        if solution is None:
+        try:
+            solution = self.table.fitting(size, lambda within: milp.solve(problem, within), limits)
+        except InfeasibleError:
             return None
         architecture = space.from_choice(solution.choice)
         return Proposal(

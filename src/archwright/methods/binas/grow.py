@@ -1,4 +1,4 @@
-"""The fast strategy of BINAS: small networks tried for the tightest limit, the best trained on, and grown where it pays.
+"""The fast strategy of BINAS: small networks tried for the tightest limit, one trained on, and grown where it pays.
 
 1. ``plan``: from timed training steps, how the given minutes are shared out. The networks to try are exact answers of
    one problem with two resources: the tightest limit, and the time of a training step.
@@ -33,7 +33,7 @@ from archwright.costs.device_table import DeviceTable
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing
 from archwright.costs.tables import LatencyTable
-from archwright.data import Augmentation, ImageData
+from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.augmentation import Augment
 from archwright.errors import InfeasibleError, InputError, RunError
 from archwright.methods.binas.options import BinasOptions
@@ -379,7 +379,8 @@ class Grow:
     def _overhead_ms(self, pace: Pace) -> float:
         """What a step of a real training takes beyond the timed one: its images, their augmentation, bookkeeping."""
         network = self.space.build(self._by_hand, self.space.scale)
-        batches = replace(self.trainer.batches("overhead", self._size), seed=0)
+        data, device = self.context.task.data, self.context.device.name
+        batches = Batches(data, "train", self.recipe.batch_size, augment=self.augment(data), device=device)
         real = pace.real_step_ms(network, batches, self.recipe, OVERHEAD_STEPS)
         return max(0.0, real - pace.step_ms(network, self._shape))
 
@@ -452,8 +453,11 @@ class Grow:
 
     def _fitting(self, wish: Wish, limits: Limits) -> str | None:
         """The network of a wish that keeps ``limits``; None where there is none."""
-        found = self.table.fitting(self._size, wish.within, limits)
-        return None if found is None else str(self.space.from_choice(found.choice))
+        try:
+            found = self.table.fitting(self._size, wish.within, limits)
+        except InfeasibleError:
+            return None
+        return str(self.space.from_choice(found.choice))
 
     def _candidate(self, architecture: str, steps: int) -> TrainedNetwork:
         name = short_name(f"{architecture} {steps}", "candidate")
@@ -526,9 +530,7 @@ class Grow:
         again = self.trainer.load(steady.weights)
         new = self._trained(short_name(name, how), again, architecture, steady, fall, last)
         paid = base.name == before.name or (better_than(new, base) if larger else self._order(new) > self._order(base))
-        return GrownAnswer(
-            trained=new.name, base=base.name, how=how, paid=paid, steady=steady.name, source=before.name
-        )
+        return GrownAnswer(trained=new.name, base=base.name, how=how, paid=paid, steady=steady.name, source=before.name)
 
     def _larger(self, base: TrainedNetwork, architecture: str, name: str) -> Network:
         """A network of ``architecture`` that computes what ``base`` does."""
