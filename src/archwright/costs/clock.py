@@ -18,6 +18,7 @@ from torch import nn
 from archwright.costs.measure import Latency, Stopwatch, Timing
 from archwright.errors import InfeasibleError
 from archwright.runs.progress import Progress
+from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.runs.values import StageResult
 from archwright.spaces.base import Scale
@@ -78,6 +79,8 @@ class Clock(Generic[N]):
         reference_ms: its median when it was timed first.
         progress: where a slow machine is said.
         stop: asked before every network that is tried.
+        log: of a run, in which times are kept; a resumed search goes by the same.
+        key: of a network in it.
     """
 
     watch: Callable[[N], Stopwatch]
@@ -85,6 +88,8 @@ class Clock(Generic[N]):
     reference_ms: float
     progress: Progress
     stop: Stop
+    log: ItemLog
+    key: Callable[[N], str] = str
 
     @cached_property
     def _reference(self) -> Stopwatch:
@@ -106,6 +111,14 @@ class Clock(Generic[N]):
         timed = self.time(network)
         return timed if timed.within(limit) else min(timed, self.time(network), key=lambda one: one.median_ms)
 
+    def timed(self, network: N, limit: float = np.inf) -> Timed:
+        """Its latency, held to ``limit``; timed once and kept."""
+        key = self.key(network)
+        if key not in self.log.done:
+            self.stop.check()
+            self.log.record(key, self.time_within(network, limit).model_dump())
+        return Timed.model_validate(self.log.done[key])
+
     def step_down(
         self,
         solve: Callable[[dict[str, float]], P],
@@ -114,6 +127,8 @@ class Clock(Generic[N]):
         least_ms: float,
     ) -> tuple[P, Timed, int]:
         """The best network that keeps the limit here, its latency, and how often a quicker one had to be taken.
+
+        Its latency is kept. Networks on the way are timed anew each time: one slow moment must not count for ever.
 
         Args:
             solve: the best proposal within limits, by prediction.
@@ -127,6 +142,8 @@ class Clock(Generic[N]):
             found = solve(tightened)
             timed = self.time_within(network(found), limit)
             if timed.within(limit):
+                if self.key(network(found)) not in self.log.done:
+                    self.log.record(self.key(network(found)), timed.model_dump())
                 return found, timed, steps
             predicted = found.costs["latency_ms"]
             if predicted <= least_ms:
@@ -138,27 +155,6 @@ class Clock(Generic[N]):
             f"{predicted:.3g} ms and took {timed.median_ms:.3g} ms. The quickest one is predicted to take "
             f"{least_ms:.3g} ms. Raise the limit, or resume on a quieter machine (--remeasure makes the table anew)."
         )
-
-    def fewest(self, network: Callable[[int], N], least: int, most: int, limit: float) -> int:
-        """The least number from ``least`` to ``most`` whose network keeps ``limit``; ``most`` where none does.
-
-        Larger numbers have quicker networks. Times are noisy: the number that halving finds is asked again, and raised
-        until its network keeps the limit.
-        """
-
-        def keeps(number: int) -> bool:
-            self.stop.check()
-            return self.time_within(network(number), limit).within(limit)
-
-        if keeps(least):
-            return least
-        low, high = least, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if keeps(middle) else (middle, high)
-        while high < most and not keeps(high):
-            high += 1
-        return high
 
 
 def limit_above(limit_sets: Iterable[Mapping[str, float]], latency_ms: float) -> float:

@@ -273,6 +273,8 @@ class DeviceTable:
                 reference,
                 self.progress,
                 self.stop,
+                self.run.items("timed"),
+                lambda architecture: f"{size} {architecture}",
             )
         return self._clocks[size]
 
@@ -284,15 +286,12 @@ class DeviceTable:
             architecture: of the network.
             limit: in milliseconds, which it is held to; by default the tightest that it is predicted to keep.
         """
-        log, key, clock = self.run.items("timed"), f"{size} {architecture}", self.clock(size)
+        clock = self.clock(size)
         if clock is None:
             return None
-        if key not in log.done:
-            self.stop.check()
-            if limit is None:
-                limit = limit_above(self.limit_sets, self.predicted(size, architecture)["latency_ms"])
-            log.record(key, clock.time_within(architecture, limit).model_dump())
-        return Timed.model_validate(log.done[key])
+        if limit is None:
+            limit = limit_above(self.limit_sets, self.predicted(size, architecture)["latency_ms"])
+        return clock.timed(architecture, limit)
 
     def known(self, size: int, architecture: Architecture) -> dict[str, float]:
         """What a network takes of every resource: its latency as it was timed here, else by the table."""
@@ -311,11 +310,7 @@ class DeviceTable:
         if clock is None:
             return solve(dict(limits))
         least = self.problem(size).cost_range("latency_ms")[0]
-        found, timed, _ = clock.step_down(solve, lambda one: space.from_choice(one.choice), limits, least)
-        log, key = self.run.items("timed"), f"{size} {space.from_choice(found.choice)}"
-        if key not in log.done:
-            log.record(key, timed.model_dump())
-        return found
+        return clock.step_down(solve, lambda one: space.from_choice(one.choice), limits, least)[0]
 
 
 def _ranges(problems: Mapping[int, StagedProblem]) -> dict[str, tuple[float, float]]:
