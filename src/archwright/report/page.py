@@ -146,7 +146,8 @@ def _found(run: Run, answer: Answer) -> list[str]:
         interval = f" (95 % interval {best.accuracy_interval[0]:.1f} to {best.accuracy_interval[1]:.1f})"
     own = best.accuracy_on == OWN_FUNCTION  # a score of the user's own is in no unit that we know
     accuracy = "not measured" if best.accuracy is None else f"{best.accuracy:.6g}" if own else f"{best.accuracy:.2f} %"
-    said = f'<p class="warn">{escape(answer.verdict)}</p>' if answer.verdict else ""
+    style = ' class="warn"' if (answer.verdict or "").startswith("Warning") else ""
+    said = f"<p{style}>{escape(answer.verdict)}</p>" if answer.verdict else ""
     body = (
         f'<p class="big">{accuracy}</p><p class="soft">{escape(_on(best.accuracy_on) + interval)}</p>'
         f'<div class="facts">{"".join(facts)}</div>{said}'

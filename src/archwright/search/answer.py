@@ -207,7 +207,8 @@ class Found(StageResult):
         beside: simple things, by name.
         evaluations: how many networks (or rows of measurements) the search looked at.
         failures: how many of them failed.
-        verdict: a warning that an answer is not worth its name, in a sentence or two.
+        verdict: what the answer is worth beside simple things, in a sentence or two; it begins with "Warning" where
+            that is nothing.
         insights: what the method found out, in sentences.
         latency_on: the device that latencies are of.
         reachable_ms: least and greatest latency of the space there, in milliseconds.
