@@ -8,7 +8,7 @@ repeated run reads no clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -19,7 +19,85 @@ from torch import nn
 from archwright.costs.measure import Timing, measure
 from archwright.data import Batches, Steps
 from archwright.device import Device
+from archwright.runs.run import ItemLog
+from archwright.search.values import StageResult
 from archwright.training import Recipe, train
+
+
+REVIEWED = 20
+"""A training that ends by the clock counts its steps anew so many times, and after the first few steps."""
+FIRST_REVIEW = 8
+"""Steps after which the length of such a training is counted for the first time from real steps."""
+
+
+class Review(StageResult):
+    """What was decided about the length of a training.
+
+    Attributes:
+        index: after so many steps.
+        total: steps that it is to have in all.
+        spent: seconds it had taken by then.
+    """
+
+    index: int
+    total: int
+    spent: float
+
+
+@dataclass
+class ByTheClock:
+    """The length of a training that ends when its seconds are over: a :data:`~archwright.training.loop.Length`.
+
+    Steps are counted from the time that steps have taken so far, again and again, so that other work on the machine
+    costs steps and not minutes. Every decision is kept when it is taken: a resumed or repeated training goes by them.
+
+    Attributes:
+        log: of the run, that keeps the decisions under ``name``.
+        name: of the training.
+        seconds: that it may take, by ``clock``.
+        guess: steps to begin with.
+        clock: seconds that pass.
+    """
+
+    log: ItemLog
+    name: str
+    seconds: float
+    guess: int
+    clock: Callable[[], float] = time.perf_counter
+    _since: tuple[int, float] | None = field(default=None, init=False)
+
+    def __call__(self, index: int) -> int:
+        """Steps in all, as they are thought after ``index`` of them."""
+        reviews = self.reviews
+        past = [one for one in reviews if one.index <= index]
+        if not past:
+            return self._decide(Review(index=index, total=max(FIRST_REVIEW + 1, self.guess), spent=0.0))
+        if self._since is None:
+            self._since = index, self.clock()
+        last = past[-1]
+        due = FIRST_REVIEW if last.index == 0 else last.index + max(1, last.total // REVIEWED)
+        if index < due or index >= last.total or len(past) < len(reviews):
+            return last.total
+        return self._decide(self._review(index, last))
+
+    @property
+    def reviews(self) -> list[Review]:
+        """All decisions so far."""
+        return [Review.model_validate(one) for one in self.log.done.get(self.name, [])]
+
+    def _review(self, index: int, last: Review) -> Review:
+        assert self._since is not None
+        begun, then = self._since
+        passed = self.clock() - then
+        self._since = index, self.clock()
+        each = max(passed, 1e-9) / max(1, index - begun)
+        spent = last.spent + each * (index - last.index)
+        return Review(index=index, total=index + max(1, round((self.seconds - spent) / each)), spent=round(spent, 3))
+
+    def _decide(self, review: Review) -> int:
+        self.log.record(self.name, [*(one.model_dump() for one in self.reviews), review.model_dump()])
+        self._since = self._since or (review.index, self.clock())
+        return review.total
 
 
 def steps_within(seconds: float, step_ms: float) -> int:
