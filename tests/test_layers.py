@@ -82,6 +82,14 @@ def test_registries_and_limits_need_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_picture_shows_every_room() -> None:
+    picture = (PACKAGE.parents[1] / "docs" / "architecture.svg").read_text()
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms == set(
+        re.findall(r"\b(\w+)/", re.sub(r"<style>.*?</style>|xmlns=\S+|</", "", picture, flags=re.DOTALL))
+    )
+
+
 def test_every_module_that_the_guide_walks_through_is_there() -> None:
     guide = "".join((PACKAGE.parents[1] / name).read_text() for name in ("CONTRIBUTING.md", "docs/extending.md"))
     named = set(re.findall(r"`(?:src/archwright/)?((?:\w+/)+\w+\.py|models\.py|export\.py)`", guide))

@@ -24,7 +24,7 @@ from archwright.proxies.engine import ScoreRequest, score_architectures, score_n
 from archwright.proxies.score import Scores
 from archwright.references import DataRef, resolve
 from archwright.runs.files import check_writable
-from archwright.runs.progress import Progress
+from archwright.runs.progress import Progress, logged
 from archwright.runs.run import ItemLog, runs_root
 from archwright.spaces.base import Architecture, Space
 from archwright.spaces.registry import find_space
@@ -78,13 +78,13 @@ def score(
         if networks:
             size = load_data(wanted).image_size
             own = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **{"image_size": size, **request})
-            return score_networks(networks, own, progress or Progress())
+            return score_networks(networks, own, logged(progress))
         chosen = find_space(space) if isinstance(space, str) else space
         values = [chosen.parse(one) if isinstance(one, str) else one for one in several]
         settings = {"channels": 4, "cells": 3, "image_size": 8, "batch_size": 64, **request}
         asked = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **settings)
         log = ItemLog(Path(folder) / "scores.jsonl")
-        return score_architectures(chosen, values, asked, executor=where, log=log, progress=progress or Progress())
+        return score_architectures(chosen, values, asked, executor=where, log=log, progress=logged(progress))
 
 
 def build_networks(reference: str, data: Any = "digits") -> dict[str, nn.Module]:
@@ -177,7 +177,7 @@ def latency(
     path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)
     check_writable(path)
     log = path.with_suffix(".jsonl")
-    with (progress or Progress()).task("measuring", 0) as bar:
+    with logged(progress).task("measuring", 0) as bar:
         table = measure_table(
             chosen,
             timing,

@@ -489,7 +489,7 @@ class Conas(Rsps):
         if one.minimum.solver != "enumeration":
             texts.append(f"The support has too many bits to enumerate: solved as an {one.minimum.solver}.")
         for text in filter(None, texts):
-            self.context.progress.say(text)
+            self.context.progress.warn(text)
             self.context.run.event("warning", round=number, text=text)
 
     def _round(self, one: Round) -> LossRound:

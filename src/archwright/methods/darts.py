@@ -335,7 +335,7 @@ class DifferentiableSearch(GradientSearch):
         context.run.on_epoch("search")(epoch, found)
         warning = collapse_warning(before, cells, epoch)
         if warning:
-            context.progress.say(warning)
+            context.progress.warn(warning)
             context.run.event("warning", epoch=epoch, text=warning)
         limit, share = self.options.stop_skips, max(state.get("skip_share", 0.0) for state in cells.values())
         if limit is not None and share >= limit:

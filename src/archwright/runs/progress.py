@@ -1,6 +1,7 @@
 """What a person sees while a run works: one bar a stage with the time left, and lines of text, on stderr.
 
-:class:`KeptProgress` writes the same into the run's folder, for those who look on from elsewhere.
+:class:`KeptProgress` writes the same into the run's folder, for those who look on from elsewhere;
+:class:`LoggedProgress` says it to the logger ``archwright``, for programs.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from archwright.log import logger
 from archwright.runs.files import strict_json
 from archwright.terminal import visible
 
@@ -33,9 +35,13 @@ class Progress:
     def say(self, text: str) -> None:
         """Show one line."""
 
+    def warn(self, text: str) -> None:
+        """Show one line that should not be missed."""
+        self.say(text)
+
     @contextmanager
     def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
-        """A bar of ``total`` units of which ``done`` are done before the start."""
+        """A bar called ``title`` of ``total`` units, of which ``done`` are done before the start."""
         yield Bar()
 
 
@@ -117,6 +123,36 @@ class _RichBar(Bar):
         self._live.update(self._task, note=text)
 
 
+class LoggedProgress(Progress):
+    """Shows what another progress shows, and says it to the logger: lines at INFO, warnings, bars at DEBUG."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+
+    def say(self, text: str) -> None:
+        """Show one line and log it at INFO."""
+        self._shown.say(text)
+        logger.info("%s", visible(text))
+
+    def warn(self, text: str) -> None:
+        """Show one line and log it at WARNING."""
+        self._shown.warn(text)
+        logger.warning("%s", visible(text))
+
+    @contextmanager
+    def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
+        """Show a bar and log its beginning and its end at DEBUG."""
+        logger.debug("%s: %d of %d", title, done, total)
+        with self._shown.task(title, total, done) as bar:
+            yield bar
+        logger.debug("%s: ended", title)
+
+
+def logged(progress: Progress | None) -> Progress:
+    """``progress``, or a silent one, that the logger hears, too; one that is heard already stays as it is."""
+    return progress if isinstance(progress, LoggedProgress) else LoggedProgress(progress or Progress())
+
+
 class KeptProgress(Progress):
     """Shows what another progress shows, and keeps it: lines as events of the run, bars in ``progress.json``.
 
@@ -132,6 +168,11 @@ class KeptProgress(Progress):
     def say(self, text: str) -> None:
         """Show one line and record it."""
         self._shown.say(text)
+        self._run.event("said", text=text)
+
+    def warn(self, text: str) -> None:
+        """Show one line that should not be missed and record it."""
+        self._shown.warn(text)
         self._run.event("said", text=text)
 
     @contextmanager

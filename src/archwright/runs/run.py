@@ -26,9 +26,11 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from logging import DEBUG
 from pathlib import Path
 
 from archwright.errors import InputError, RunError
+from archwright.log import logger
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
@@ -40,6 +42,7 @@ from archwright.runs.files import (
     write_json,
     write_sealed,
 )
+from archwright.terminal import visible
 
 FORMAT = 1
 """Version of the folder's layout; a run of another one is refused with a clear message."""
@@ -153,9 +156,11 @@ class Run:
                 file.truncate(0)
 
     def event(self, kind: str, **fields: Json) -> None:
-        """Append one event and tell the listeners."""
+        """Append one event of this ``kind`` and tell the listeners and, at DEBUG, the logger."""
         record = {"time": round(time.time(), 3), "kind": kind, **fields}
         self._events.append(record)
+        if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
+            logger.debug("%s", visible(_happened(record)))
         for listener in self.listeners:
             listener(record)
 
@@ -326,8 +331,13 @@ def told(event: Mapping[str, Json]) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
     if event["kind"] == "said":
         return f"{clock}  {event.get('text', '')}"
+    return f"{clock}  {_happened(event)}"
+
+
+def _happened(event: Mapping[str, Json]) -> str:
+    """An event's kind and fields."""
     rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))
-    return f"{clock}  {event['kind']}  {rest}".rstrip()
+    return f"{event['kind']}  {rest}".rstrip()
 
 
 def _version(package: str) -> str:

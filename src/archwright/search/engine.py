@@ -15,7 +15,7 @@ from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.references import DataRef, refer
 from archwright.runs.files import Json, write_atomic
-from archwright.runs.progress import KeptProgress, Progress
+from archwright.runs.progress import KeptProgress, Progress, logged
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
@@ -85,7 +85,7 @@ def search(
     given = from_object(data, seed=c.seed, image_size=c.image_size, split=c.split) if in_memory else None
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     nowhere, device = Run(Path(run or runs_root() / "new"), {}), compute_device(configuration)
-    context = Context(configuration, nowhere, device, Stop(), progress or Progress(), given)
+    context = Context(configuration, nowhere, device, Stop(), logged(progress), given)
     prepared = chosen(context)
     _ = context.executor
     prepared.check()
@@ -162,7 +162,7 @@ def resume(
     """
     run = Run.open(Path(folder))
     run.listeners = list(callbacks)
-    stop, progress = Stop(minutes), progress or Progress()
+    stop, progress = Stop(minutes), logged(progress)
     if run.configuration.get("evaluate") == ASK_AND_TELL:
         raise InputError("a run of a search", f"a study in {folder}", "Go on with it in Python: archwright.Study(...).")
     if remeasure:
@@ -262,10 +262,10 @@ def _say_differences(context: Context) -> None:
     for name, value in context.device.describe().items():
         if before.get(name) != value:
             text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
-            context.progress.say(f"Note: {text}")
+            context.progress.warn(f"Note: {text}")
             run.event("changed", what=name, before=before.get(name), now=value)
     for text in run.damaged_checkpoints():
-        context.progress.say(f"Note: {text}")
+        context.progress.warn(f"Note: {text}")
         run.event("damaged", what=text)
 
 

@@ -82,7 +82,7 @@ class Evaluator:
             self.context.run.on_epoch(self.stage, architecture=key)(epoch, metrics)
         if "failure" in result:
             self.context.run.event("failed", stage=self.stage, architecture=key, why=result["failure"])
-            self.context.progress.say(f"An evaluation failed: {result['failure']} ({key})")
+            self.context.progress.warn(f"An evaluation failed: {result['failure']} ({key})")
         else:
             self.context.run.event("evaluated", stage=self.stage, architecture=key, accuracy=result["accuracy"])
 
