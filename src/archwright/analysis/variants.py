@@ -23,7 +23,7 @@ TRIES = 1000
 
 
 def random_connections(cell: Cell, rng: np.random.Generator) -> Cell:
-    """``cell`` with every source drawn anew by ``rng``, uniformly from the nodes before; operations stay on their edges."""
+    """``cell`` with every source drawn anew by ``rng``, uniformly from the nodes before; operations stay in place."""
     return _changed(cell, lambda number, edge: (edge[0], int(rng.integers(number))))
 
 
