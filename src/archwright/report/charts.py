@@ -30,7 +30,7 @@ class Mark(NamedTuple):
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers from about ``low`` to ``high``."""
+    """Round numbers from about ``low`` to ``high``, at most about ``count`` of them."""
     if not high > low:
         return [low]
     step = 10 ** math.floor(math.log10((high - low) / count))
@@ -99,7 +99,15 @@ def _svg(title: str, body: str) -> str:
 def scatter(
     title: str, marks: Sequence[Mark], x_label: str, y_label: str, front: Sequence[tuple[float, float]] = ()
 ) -> str:
-    """Points, the chosen ones above the others; ``front`` by rising x is drawn as steps through what it reaches."""
+    """Points, the chosen ones above the others, as one SVG.
+
+    Args:
+        title: for those who hear the page.
+        marks: the points with what is said of each.
+        x_label: of the horizontal axis.
+        y_label: of the vertical axis.
+        front: (x, y) by rising x, drawn as steps through what it reaches.
+    """
     axes = _Axes([mark.x for mark in marks], [mark.y for mark in marks], y_label)
     body = axes.frame(x_label, y_label)
     if len(front) > 1:
@@ -116,7 +124,14 @@ def scatter(
 
 
 def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
-    """One line a name, with a legend."""
+    """One line a name, with a legend, as one SVG.
+
+    Args:
+        title: for those who hear the page.
+        series: points (x, y) by name; names without points are left out.
+        x_label: of the horizontal axis.
+        y_label: of the vertical axis.
+    """
     shown = {name: _thinned(points) for name, points in series.items() if points}
     every = [point for points in shown.values() for point in points]
     axes = _Axes([x for x, _ in every], [y for _, y in every], y_label)
@@ -148,7 +163,12 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def bars(rows: Sequence[tuple[str, float, str, bool]], most: float) -> str:
-    """A table of (name, value, text, chosen) with a bar each, as long as its share of ``most``."""
+    """A table with a bar in each row.
+
+    Args:
+        rows: (name, value, text, chosen); the text is shown behind the bar.
+        most: the value of a bar of full length.
+    """
     lines_ = []
     for name, value, text, chosen in rows:
         share = 100 * max(0.0, min(1.0, value / most)) if most > 0 else 0.0

@@ -15,7 +15,12 @@ MOST_TERMS = 14
 
 
 def insights(run: Run, answer: Answer) -> str:
-    """Sentences and charts; empty where the method says nothing of itself."""
+    """Sentences and charts as HTML; empty where the method says nothing of itself.
+
+    Args:
+        run: whose stages are read.
+        answer: of the run.
+    """
     sentences = list(answer.insights)
     search = run.stage_result("search")
     weighed = search if isinstance(search, dict) and "tried" in search and "mu" in search else None
