@@ -76,7 +76,7 @@ def _history(search: Mapping[str, Json]) -> str:
             accuracy,
             f"evaluation {number}: {accuracy:.2f} % with a relative mu of {10**log_mu:.3g}, "
             f"nu at quantile {quantile:.2f}",
-            accuracy == best,
+            "chosen" if accuracy == best else "point",
         )
         for number, log_mu, quantile, accuracy in known
     ]
@@ -109,7 +109,7 @@ def _trade_off(scored: Sequence[ScoredEnsemble], chosen: ScoredEnsemble) -> str:
             f"{drawn}the ensemble errs on {one.error:.1f} %, its members on {one.ate:.1f} %, "
             f"disagree on {one.ppd:.1f} %"
         )
-        marks.append(Mark(one.ppd, one.ate, said, one == chosen))
+        marks.append(Mark(one.ppd, one.ate, said, "chosen" if one == chosen else "point"))
     chart = scatter(
         "members' error against their disagreement", marks, "two members disagree (%)", "mean error of a member (%)"
     )

@@ -249,11 +249,10 @@ class Binas(Method):
         scale = self.space.scale.changed(image_size=fields.get("image_size"))
         cost = self.space.cost(self.space.parse(fields["architecture"]), scale)
         timed, details = fields["measured_latency_ms"], fields["details"]
-        known = {name: value for name, value in fields.items() if name != "image_size"}
         if timed is not None:
             details = {**details, "slowdown": timed["slowdown"], "raw_median_ms": timed["raw_median_ms"]}
         return Candidate(
-            **{**known, "details": details},
+            **{**fields, "details": details},
             params=cost.params,
             macs=cost.macs,
             latency_ms=fields["predicted_latency_ms"] if timed is None else timed["median_ms"],

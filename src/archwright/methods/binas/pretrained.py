@@ -585,11 +585,8 @@ class PretrainedPlan:
         for one, known in sorted(pool, key=lambda pair: (pair[1]["costs"]["latency_ms"], -pair[0].validation_accuracy)):
             if one.validation_accuracy > best:
                 best = one.validation_accuracy
-                latency = known["costs"]["latency_ms"]
-                size = {"image_size": one.image_size}
-                shown.append(
-                    Candidate(architecture=one.architecture, validation_accuracy=best, latency_ms=latency, details=size)
-                )
+                cost = {"latency_ms": known["costs"]["latency_ms"], "image_size": one.image_size}
+                shown.append(Candidate(architecture=one.architecture, validation_accuracy=best, **cost))
         facts = FloorResult.model_validate(run.stage_result("floor"))
         start = facts.pretrained
         tuned = TunedResult.model_validate(run.stage_result("train")).networks
