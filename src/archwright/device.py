@@ -23,7 +23,12 @@ class Device:
 
     @classmethod
     def choose(cls, name: str = "auto", threads: int | None = None) -> Device:
-        """``auto`` takes a GPU where there is one; the thread number is set for the whole process."""
+        """A device of this machine.
+
+        Args:
+            name: as torch calls it; ``auto`` takes a GPU where there is one.
+            threads: set for the whole process; None leaves torch's number.
+        """
         available = ["cpu"]
         if torch.cuda.is_available():
             available.insert(0, "cuda")
@@ -40,7 +45,7 @@ class Device:
 
     @property
     def torch(self) -> torch.device:
-        """For ``tensor.to(device.torch)``."""
+        """The device as torch knows it, for ``tensor.to(device.torch)``."""
         return torch.device(self.name)
 
     def describe(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Averaged(nn.Module):
         self.members, self.mean = nn.ModuleList(networks), mean
 
     def forward(self, x: Tensor) -> Tensor:
-        """The averaged answer."""
+        """The averaged answer to images (B, C, H, W): logits (B, classes)."""
         logits = torch.stack([member(x) for member in self.members])
         if self.mean == "logits":
             return logits.mean(dim=0)

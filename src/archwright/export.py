@@ -34,13 +34,17 @@ def has_onnx() -> bool:
 
 
 def export_onnx(model: Model | Ensemble, path: Path) -> float:
-    """Write ``model`` as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
+    """Write a model as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
 
     An ensemble is one graph with all its members.
 
     The metadata has ``archwright`` (all facts of the model as JSON) and, for other programs, how to make an input of an
     image: ``image_size``, ``mean``, ``std``, ``turned`` and ``class_names``, each JSON, and ``preprocessing``, the
     steps in words.
+
+    Args:
+        model: one network or an ensemble.
+        path: of the file; an existing one is replaced.
 
     Returns:
         The largest difference of a class probability between ONNX Runtime and PyTorch on random images.

@@ -101,7 +101,13 @@ class Classifier(ABC):
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
 
     def predict(self, paths: Sequence[Path | str], top: int = 3, batch_size: int = 64) -> list[Prediction]:
-        """Classify image files of any size; an unreadable one is an error that names it."""
+        """Classify image files of any size; an unreadable one is an error that names it.
+
+        Args:
+            paths: of the images.
+            top: classes to say of each, the likeliest first.
+            batch_size: images that go through the network at once.
+        """
         found = []
         for one in self.predictions(paths, top, batch_size):
             if isinstance(one, InputError):
@@ -115,6 +121,11 @@ class Classifier(ABC):
         """As :meth:`predict`, batch by batch, so that any number of files fits into memory.
 
         A file that is no readable image gives its error in its place.
+
+        Args:
+            paths: of the images.
+            top: classes to say of each, the likeliest first.
+            batch_size: images that go through the network at once.
         """
         if top < 1:
             raise InputError("at least one class to show", str(top))

@@ -24,9 +24,14 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def from_plain(kind: type[T], values: Mapping[str, Any], what: str) -> T:
-    """The dataclass ``kind`` with the fields ``values`` (plain JSON); all that is wrong is said at once.
+    """A dataclass out of plain JSON; all that is wrong is said at once.
 
     No type gives way to another: ``"3"`` is no number and ``1.5`` is no whole one; lists are read as tuples.
+
+    Args:
+        kind: the dataclass.
+        values: its fields, all of them.
+        what: the thing is called in errors.
 
     Example:
         >>> from archwright.spaces.base import Scale

@@ -23,7 +23,13 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str, lines: int = 8, characters: int = 1500) -> str:
-    """``text`` as one screen: each line visible, and what is too much left out aloud."""
+    """A text as one screen: each line visible, and what is too much left out aloud.
+
+    Args:
+        text: of any length.
+        lines: at most so many.
+        characters: at most so many, and a few words on what was left out.
+    """
     shown = [visible(line) for line in text.splitlines()]
     if len(shown) > lines:
         shown = [*shown[: lines - 1], f"... and {len(shown) - lines + 1} more lines"]
@@ -42,12 +48,18 @@ def console(stderr: bool = False) -> Console:
 
 
 def say(text: str, stderr: bool = False) -> None:
-    """One line for people."""
+    """Print ``text`` for people, in one line, on stdout or, with ``stderr``, there."""
     console(stderr).print(visible(text))
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """A table at its own width, so that names are never cut; a narrower terminal wraps its lines."""
+    """A table at its own width, so that names are never cut; a narrower terminal wraps its lines.
+
+    Args:
+        heads: of the columns.
+        rows: texts of the cells.
+        title: above the table.
+    """
     from rich.measure import Measurement
     from rich.table import Column, Table
     from rich.text import Text

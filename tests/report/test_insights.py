@@ -73,9 +73,10 @@ def finished(run: Run, **fields: Any) -> str:
 
 def test_a_front_of_tried_networks_is_at_their_validation_accuracy(run: Run) -> None:
     def tried(latency_ms: float, validated: float, **more: Any) -> Candidate:
-        return Candidate(architecture="cn_r1_k3_s1_c8", latency_ms=latency_ms, validation_accuracy=validated, **more)
+        known = {"architecture": "cn_r1_k3_s1_c8", **more}
+        return Candidate(latency_ms=latency_ms, validation_accuracy=validated, **known)
 
-    chosen = tried(1.0, 95.0, accuracy=93.0, limits={"latency_ms": 2.0})
+    chosen = tried(1.0, 95.0, architecture="cn_r1_k3_s1_c16", accuracy=93.0, limits={"latency_ms": 2.0})
     text = finished(run, front=[tried(2.0, 90.0), tried(3.0, 94.0)], models=[chosen])
     assert [label.partition(":")[0] for label in labels(text)] == [
         "2 ms, 90.00 % by validation accuracy",
@@ -86,6 +87,34 @@ def test_a_front_of_tried_networks_is_at_their_validation_accuracy(run: Run) -> 
     text = finished(run, front=[tried(0.5, 90.0), tried(3.0, 97.0)], models=[chosen])
     (way,) = re.findall(r'class="front" d="(M[^"]+)"', text)
     assert way.count("H") == way.count("V") == 2
+
+
+def test_one_network_is_a_picture_beside_its_limits_and_the_plain_one(run: Run) -> None:
+    """Which both limits chose, and which was measured slower than when it was tried."""
+    tried = Candidate(architecture="cn_r1_k3_s1_c8", latency_ms=1.0, validation_accuracy=95.0)
+    measured = tried.model_copy(update={"latency_ms": 1.25, "accuracy": 94.0})
+    models = [measured.model_copy(update={"limits": {"latency_ms": limit}}) for limit in (1.5, 4.0)]
+    plain = {"accuracy": 90.0, "validation_accuracy": 91.0, "accuracy_on": "x", "latency_ms": 0.5}
+    simple = {"accuracy": 80.0, "validation_accuracy": 81.0, "accuracy_on": "x"}
+    text = finished(run, front=[tried], models=models, beside={"plain network": plain, "chance": simple})
+    assert labels(text, "chosen") == ["1.25 ms, 95.00 % by validation accuracy: cn_r1_k3_s1_c8"]
+    assert labels(text, "point") == []
+    assert labels(text, "beside") == ["plain network: 0.5 ms, 91.00 % by validation accuracy"]
+    assert re.findall("limit [\\d.]+", text) == ["limit 1.5", "limit 4"]
+    assert "Rings: beside them, plain network." in text
+    assert "Line:" not in text
+
+
+def test_models_without_a_front_are_drawn_by_what_is_limited(run: Run) -> None:
+    models = [
+        Candidate(architecture=str(n), accuracy=80.0 + n, latency_ms=1.0, params=10 * n, limits={"params": 11.0 * n})
+        for n in (1, 2)
+    ]
+    text = finished(run, models=models)
+    assert labels(text, "chosen") == [f"{10 * n} parameters, 8{n}.00 % as tested: {n}" for n in (1, 2)]
+    assert re.findall("limit [\\d.]+", text) == ["limit 11", "limit 22"]
+    unmeasured = [one.model_copy(update={"accuracy": None}) for one in models]
+    assert "<h2>The front</h2>" not in finished(run, models=unmeasured)
 
 
 def test_an_exact_front_is_as_predicted_and_its_answers_as_tested(run: Run) -> None:

@@ -64,7 +64,7 @@ class CellStudy:
 
     @classmethod
     def from_json(cls, payload: Json) -> CellStudy:
-        """Inverse of :meth:`to_json`."""
+        """A study as :meth:`to_json` wrote it."""
         return cls(**{**payload, "data": DataRequest(**payload["data"])})
 
     @property
@@ -74,7 +74,12 @@ class CellStudy:
 
 
 def study_cell(payload: Json, stop: Stop) -> Json:
-    """Work item: curves of the test loss and accuracy, and the surroundings of the end weights."""
+    """Work item: curves of the test loss and accuracy, and the surroundings of the end weights.
+
+    Args:
+        payload: a :class:`CellStudy` as JSON.
+        stop: asked between two steps of the training.
+    """
     study = CellStudy.from_json(payload)
     data = load_data(study.data)
     network, curves = _trained(study, data, stop)

@@ -39,12 +39,17 @@ BATCH = 250
 
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy of every example, (B,)."""
+    """Cross entropy of every example, (B,), from ``logits`` (B, classes) and ``labels`` (B,)."""
     return F.cross_entropy(logits, labels, reduction="none")
 
 
 def random_directions(network: nn.Module, seed: int) -> tuple[Direction, Direction]:
-    """Two filter-normalised Gaussian directions by parameter name; all-zero ones are an error."""
+    """Two filter-normalised Gaussian directions by parameter name; all-zero ones are an error.
+
+    Args:
+        network: whose filters' norms the directions get.
+        seed: of the draws.
+    """
     generator = torch.Generator().manual_seed(seed)
     first, second = (_direction(network, generator) for _ in range(2))
     for direction in (first, second):
@@ -92,12 +97,12 @@ class Landscape:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Landscape:
-        """Inverse of :meth:`to_json`."""
+        """A landscape as :meth:`to_json` wrote it."""
         return cls(np.array(value["steps"]), np.array(value["values"]), np.array(value["cut"], dtype=bool))
 
 
 def grid_steps(points: int, span: float) -> Floats:
-    """``points`` steps from -span to span."""
+    """``points`` steps from ``-span`` to ``span``, (points,)."""
     if points < 2 or not (np.isfinite(span) and span > 0):
         raise InputError("at least 2 points a side and a positive span", f"{points} and {span}")
     return np.linspace(-span, span, points)

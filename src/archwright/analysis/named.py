@@ -58,7 +58,7 @@ def _checked(architecture: Architecture) -> CellPair | Cell201:
 
 
 def build_network(architecture: CellPair | Cell201, scale: Scale) -> Network:
-    """A freshly initialised network of the cell."""
+    """A freshly initialised network of the cells of ``architecture`` at ``scale``."""
     return (
         build_cells(architecture, scale)
         if isinstance(architecture, CellPair)
@@ -67,7 +67,7 @@ def build_network(architecture: CellPair | Cell201, scale: Scale) -> Network:
 
 
 def count_cost(architecture: CellPair | Cell201, scale: Scale) -> Cost:
-    """Parameters and multiply-accumulates of :func:`build_network`."""
+    """Parameters and multiply-accumulates of :func:`build_network` of ``architecture`` at ``scale``."""
     return (
         cost_cells(architecture, scale) if isinstance(architecture, CellPair) else NASBENCH201.cost(architecture, scale)
     )

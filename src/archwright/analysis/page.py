@@ -55,7 +55,13 @@ class AnalysisOptions:
 
 
 def analyse(cells: Sequence[NamedCell], options: AnalysisOptions, progress: Progress) -> dict[str, Json]:
-    """Topology, place, costs, scores and (with epochs) the study of every cell, by label."""
+    """Topology, place, costs, scores and (with epochs) the study of every cell, by label.
+
+    Args:
+        cells: what is analysed, one after the other.
+        options: images, scale, metrics and trainings.
+        progress: where to show how far it is.
+    """
     data = load_data(options.data)
     found: dict[str, Json] = {}
     with progress.task("analysing", len(cells)) as bar:
@@ -67,7 +73,13 @@ def analyse(cells: Sequence[NamedCell], options: AnalysisOptions, progress: Prog
 
 
 def scale_of(cell: NamedCell, options: AnalysisOptions, data: ImageData) -> Scale:
-    """The small network's scale: ``cells`` in all for DARTS-style cells, one a stage for NAS-Bench-201."""
+    """The small network's scale: ``options.cells`` in all for DARTS-style cells, one a stage for NAS-Bench-201.
+
+    Args:
+        cell: decides by its kind.
+        options: channels and cells.
+        data: classes, size and channels of the images.
+    """
     depth = options.cells if isinstance(cell.architecture, CellPair) else 1
     return Scale(options.channels, depth, data.classes, data.image_size, data.image_channels)
 
@@ -112,7 +124,14 @@ figure { background: #ffffff; border: 1px solid var(--line); border-radius: 8px;
 
 
 def write_page(cells: Sequence[NamedCell], found: Mapping[str, Json], options: AnalysisOptions, path: Path) -> None:
-    """The analysis as one HTML file without outside parts."""
+    """The analysis as one HTML file without outside parts.
+
+    Args:
+        cells: in the order of the page.
+        found: what :func:`analyse` gave, by label.
+        options: with which it was made; the page says them.
+        path: of the file.
+    """
     title = " and ".join(cell.label for cell in cells)
     parts = [f"<h1>Why this cell? {escape(title)}</h1>", f'<div class="wide">{_table(found)}</div>']
     for cell in cells:
@@ -196,7 +215,6 @@ def _image(path: Path, caption: str) -> str:
 def _pictures(
     cells: Sequence[NamedCell], found: Mapping[str, Json], options: AnalysisOptions, folder: Path
 ) -> list[tuple[Path, str]]:
-    """Files and captions."""
     pictures = [(folder / "place.png", "Width and depth of random cells of the same space, and of these cells")]
     places = {cell.label: placements(cell.architecture, options.seed, options.sample) for cell in cells}
     _plot_places(places, pictures[0][0])

@@ -23,7 +23,14 @@ _KEYS = "an archive with x_train and y_train (and x_test and y_test), or with x 
 
 
 def npz(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """The source behind ``npz:PATH``; arrays are all good or an error, and lie where the user says."""
+    """The source behind ``npz:PATH``; arrays are all good or an error, and lie where the user says.
+
+    Args:
+        argument: path of the archive; ``~`` is the home.
+        image_size: pixels a side to resize to; None keeps the shorter side.
+        skip_bad: changes nothing here.
+        cache_dir: changes nothing here.
+    """
     del skip_bad, cache_dir
     path = Path(argument).expanduser()
     if not argument or not path.is_file():
@@ -32,7 +39,13 @@ def npz(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Pat
 
 
 def raw_from_mapping(name: str, arrays: Mapping[str, NDArray[Any]], image_size: int | None) -> RawImages:
-    """A data set from arrays called as in an archive, each of them checked."""
+    """A data set from arrays called as in an archive, each of them checked.
+
+    Args:
+        name: of the data set, for people.
+        arrays: images and labels under the names that the module's docstring agrees on.
+        image_size: pixels a side to resize to; None keeps the shorter side.
+    """
     pool, test = _named_parts(arrays)
     parts = [_checked(arrays, *keys) for keys in (pool, test) if keys]
     classes = int(parts[0][1].max()) + 1
@@ -101,7 +114,12 @@ def _checked(arrays: Mapping[str, NDArray[Any]], images_key: str, labels_key: st
 
 
 def as_pixels(array: NDArray[Any], key: str) -> Pixels:
-    """Any accepted layout and type to uint8 (n, C, H, W); channels last wins where both readings are possible."""
+    """Any accepted layout and type to uint8 (n, C, H, W); channels last wins where both readings are possible.
+
+    Args:
+        array: (n, H, W), (n, H, W, C) or (n, C, H, W), uint8 or floats in [0, 1].
+        key: its name, for errors.
+    """
     if array.ndim == 3:
         planar = array[:, None]
     elif array.ndim == 4 and array.shape[3] in (1, 3):

@@ -30,7 +30,12 @@ def default_cache() -> Path:
 
 
 def fetch(file: RemoteFile, cache_dir: Path | None) -> Path:
-    """The file in the cache, downloaded if absent. A download appears under its name only once whole and checked."""
+    """The file in the cache, downloaded if absent. A download appears under its name only once whole and checked.
+
+    Args:
+        file: its name, address and published checksum.
+        cache_dir: where it is kept; None is :func:`default_cache`.
+    """
     folder = cache_dir or default_cache()
     path = folder / file.name
     if path.is_file():

@@ -89,7 +89,14 @@ class Listed:
 
 
 def folder(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """The source behind ``folder:PATH``; files are used where they lie, so there is nothing to cache."""
+    """The source behind ``folder:PATH``; files are used where they lie, so there is nothing to cache.
+
+    Args:
+        argument: path of the folder; ``~`` is the home.
+        image_size: pixels a side to resize to; None goes by the files' own sizes.
+        skip_bad: leave unreadable files out instead of refusing the folder.
+        cache_dir: changes nothing here.
+    """
     del cache_dir
     root = Path(argument).expanduser()
     if not argument or not root.is_dir():

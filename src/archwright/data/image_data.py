@@ -68,7 +68,7 @@ class ImageData:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -155,7 +155,14 @@ def load(
 
 
 def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) -> ImageData:
-    """Split and describe what a source handed over."""
+    """Split and describe what a source handed over.
+
+    Args:
+        raw: labelled images.
+        spec: the text that names them.
+        seed: of the splits.
+        split: shares of training, validation and test; None for the defaults.
+    """
     parts = cut(raw, split, seed)
     mean, std = _statistics(raw.pixels, parts.train)
     return ImageData(

@@ -39,7 +39,13 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def square_pixels(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:
-    """Upright, on white where transparent, short side resized to ``size``, centre cropped: (C, size, size)."""
+    """Upright, on white where transparent, short side resized to ``size``, centre cropped: (C, size, size).
+
+    Args:
+        image: of any size and mode.
+        size: pixels a side.
+        channels: 1 (grey) or 3 (colour).
+    """
     upright = ImageOps.exif_transpose(image)
     opaque = _without_alpha(_eight_bit(upright)).convert("L" if channels == 1 else "RGB")
     fitted = ImageOps.fit(opaque, (size, size), method=Image.Resampling.BILINEAR)
@@ -48,7 +54,12 @@ def square_pixels(image: Image.Image, size: int, channels: int) -> NDArray[np.ui
 
 
 def resize_arrays(pixels: NDArray[np.uint8], size: int | None) -> NDArray[np.uint8]:
-    """(n, C, H, W) to (n, C, size, size) the way image files are; ``size`` None keeps square images as they are."""
+    """Images to (n, C, size, size) the way image files are.
+
+    Args:
+        pixels: (n, C, H, W).
+        size: pixels a side; None takes the shorter side, so that square images stay as they are.
+    """
     channels, height, width = pixels.shape[1:]
     size = min(height, width) if size is None else size
     if height == width == size:

@@ -33,7 +33,12 @@ class Contributions:
 
     @classmethod
     def of(cls, estimate: StagedEstimate, scale: MbConvScale) -> Contributions:
-        """From the terms Delta^s_d and Delta^s_{b,c} of a predictor in percent."""
+        """From the terms Delta^s_d and Delta^s_{b,c} of a predictor.
+
+        Args:
+            estimate: in percent.
+            scale: whose depths and configurations the terms are of.
+        """
         depth = {}
         for less, more in itertools.pairwise(scale.depths):
             gain = estimate.depth_values[:, more - 1] - estimate.depth_values[:, less - 1]

@@ -46,7 +46,12 @@ class Weights:
     licence: str
 
     def network(self, classes: int, image_size: int) -> MbConvNetwork:
-        """The network with these weights and a classifier of zeros for other classes."""
+        """The network with these weights and a classifier of zeros for other classes.
+
+        Args:
+            classes: outputs of the new classifier.
+            image_size: pixels a side.
+        """
         network = self.start.network(classes, image_size)
         classifier = network.end[-1]
         assert isinstance(classifier, nn.Linear)
@@ -177,7 +182,13 @@ def _from_file(path: Path) -> Weights:
 
 
 def translated(start: Start, state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """``state`` under our names; the first tensor that is missing, of another shape or unknown is an error."""
+    """A published state under our names; the first tensor that is missing, of another shape or unknown is an error.
+
+    Args:
+        start: the network whose weights they are.
+        state: tensors under their published names.
+        where: they come from, for errors.
+    """
     with torch.device("meta"):
         wanted = start.network().state_dict()
     modules, found, used = start.modules(), dict[str, Tensor](), set[str]()

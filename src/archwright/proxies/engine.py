@@ -74,7 +74,7 @@ class ScoreRequest:
 
     @classmethod
     def from_json(cls, value: Json) -> ScoreRequest:
-        """From plain fields."""
+        """A request as :meth:`to_json` wrote it."""
         return cls(**{**value, "metrics": tuple(value["metrics"]), "data": DataRequest(**value["data"])})
 
     def check(self, data: ImageData) -> None:
@@ -87,7 +87,13 @@ class ScoreRequest:
 
 
 def draw_batch(request: ScoreRequest, data: ImageData, replicate: int) -> tuple[Tensor, Tensor]:
-    """The mini-batch of one draw: images (m, C, S, S), normalised, and labels (m,)."""
+    """The mini-batch of one draw: images (m, C, S, S), normalised, and labels (m,).
+
+    Args:
+        request: its size, pixels a side, labels and seed.
+        data: training images to draw from.
+        replicate: number of the draw.
+    """
     rng = np.random.default_rng([request.seed, replicate, 7])
     indices = rng.choice(len(data.train), size=request.batch_size, replace=False)
     images = data.normalise(data.train.pixels(indices))
@@ -101,7 +107,12 @@ def draw_batch(request: ScoreRequest, data: ImageData, replicate: int) -> tuple[
 
 
 def score_chunk(payload: Json, stop: Stop) -> Json:
-    """Work item: all metrics of some architectures in one draw, as rows of numbers."""
+    """Work item: all metrics of some architectures in one draw, as rows of numbers.
+
+    Args:
+        payload: space, architectures, request and number of the draw, as JSON.
+        stop: not looked at; a chunk takes seconds.
+    """
     request = ScoreRequest.from_json(payload["request"])
     data = load_data(request.data)
     space: Space[Any] = find_space(payload["space"])
@@ -130,7 +141,15 @@ def score_chunk(payload: Json, stop: Stop) -> Json:
 def scored_pairs(
     pairs: list[CellPair], batch: tuple[Tensor, Tensor], request: ScoreRequest, scale: Scale, seed: int
 ) -> Json:
-    """Rows of numbers of DARTS-style cells, stacked."""
+    """Rows of numbers of DARTS-style cells, stacked: one row a pair, one number a metric.
+
+    Args:
+        pairs: of cells.
+        batch: images (m, C, H, W) and labels (m,).
+        request: metrics and initialisation.
+        scale: of the small networks.
+        seed: of their weights.
+    """
     start = request.initialisation
     found = score_stacked_cells(
         pairs, *batch, find_proxies(request.metrics), scale=scale, seed=seed, initialisation=start
@@ -148,7 +167,17 @@ def score_architectures(
     stop: Stop | None = None,
     progress: Progress | None = None,
 ) -> Scores:
-    """Scores (A, M) of ``architectures``; canonical twins are scored once and share the result."""
+    """Scores (A, M); canonical twins are scored once and share the result.
+
+    Args:
+        space: of the architectures.
+        architectures: A of them.
+        request: metrics, images, scale and draws.
+        executor: where chunks are scored.
+        log: finished chunks; those in it are not scored again.
+        stop: looked at between two chunks.
+        progress: where to show how far it is.
+    """
     request.check(load_data(request.data))
     if not architectures:
         raise InputError("at least one architecture to score", "none")
@@ -179,7 +208,13 @@ def score_architectures(
 
 
 def score_networks(networks: Sequence[nn.Module], request: ScoreRequest, progress: Progress | None = None) -> Scores:
-    """Scores (A, M) of modules as they are given; ``channels`` and ``cells`` of the request mean nothing here."""
+    """Scores (A, M) of modules as they are given.
+
+    Args:
+        networks: A modules from images (m, C, H, W) to logits.
+        request: metrics, images and draws; its ``channels`` and ``cells`` mean nothing here.
+        progress: where to show how far it is.
+    """
     data = load_data(request.data)
     request.check(data)
     draws: list[list[NDArray[np.float64]]] = [[] for _ in networks]
@@ -201,7 +236,13 @@ def _draw_seed(request: ScoreRequest, replicate: int) -> int:
 
 
 def scores_key(space: Space[Any], architectures: Sequence[Architecture], request: ScoreRequest) -> str:
-    """A name made of everything that decides the scores: what, at which scale, of which images, by which versions."""
+    """A name made of everything that decides the scores: what, at which scale, of which images, by which versions.
+
+    Args:
+        space: of the architectures.
+        architectures: in their order.
+        request: metrics, images, scale and draws.
+    """
     fields = {name: value for name, value in request.to_json().items() if name != "data"}  # wherever the images lie
     versions = [__version__, torch.__version__]
     digest = hashlib.sha256(json.dumps([space.name, fields, load_data(request.data).fingerprint, versions]).encode())
@@ -226,6 +267,15 @@ def cached_scores(
     executor: Executor,
     progress: Progress | None = None,
 ) -> Scores:
-    """As :func:`score_architectures`, kept in ``folder`` under a name made of everything that decides the result."""
+    """As :func:`score_architectures`, kept on disk under a name made of everything that decides the result.
+
+    Args:
+        folder: where scores are kept.
+        space: of the architectures.
+        architectures: A of them.
+        request: metrics, images, scale and draws.
+        executor: where chunks are scored.
+        progress: where to show how far it is.
+    """
     log = ItemLog(folder / f"{scores_key(space, architectures, request)}.jsonl")
     return score_architectures(space, architectures, request, executor=executor, log=log, progress=progress)

@@ -111,7 +111,12 @@ def score(
 
 
 def combine(proxies: Sequence[Proxy], draws: NDArray[np.float64]) -> Scores:
-    """Scores from replicates (A, R, M): mean of the logarithm where the metric is a positive scale."""
+    """Scores from replicates: mean of the logarithm where the metric is a positive scale.
+
+    Args:
+        proxies: M metrics.
+        draws: (A, R, M): architectures, replicates, metrics.
+    """
     positive = np.array([proxy.positive for proxy in proxies])
     scaled = np.where(positive, np.log(np.maximum(draws, TINY, where=positive, out=np.ones_like(draws))), draws)
     mean = scaled.mean(1)

@@ -61,6 +61,10 @@ def _predicted(one: Candidate, _best: Candidate) -> str:
     return latency_text(one.predicted_latency_ms)
 
 
+def _image_size(one: Candidate, _best: Candidate) -> str:
+    return "" if one.image_size is None else f"{one.image_size} px"
+
+
 def _parameters(one: Candidate, _best: Candidate) -> str:
     return "" if one.params is None else f"{one.params:,}"
 
@@ -71,6 +75,7 @@ COLUMNS = (
     Column("measured", "median time of one image through the whole network on this machine", _measured),
     Column("90 % in", "what nine of ten such times are below", _at_most),
     Column("predicted", "its latency by the table of blocks", _predicted),
+    Column("images", "pixels a side of the images that it sees, where models may differ in it", _image_size),
     Column("parameters", "numbers that were learnt", _parameters),
 )
 """All of them, in their order: what is shown of every model is changed here."""

@@ -42,7 +42,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def artifact(run: Run, name: str) -> Path:
-    """The file ``artifacts/name`` of a run."""
+    """The file ``artifacts/name`` of ``run``; a name that leads elsewhere is refused."""
     parts = name.split("/")
     path = run.folder.joinpath("artifacts", *parts)
     if "\0" in name or any(part in ("", ".", "..") for part in parts):

@@ -15,7 +15,12 @@ MOST_TERMS = 14
 
 
 def insights(run: Run, answer: Answer) -> str:
-    """Sentences and charts; empty where the method says nothing of itself."""
+    """Sentences and charts as HTML; empty where the method says nothing of itself.
+
+    Args:
+        run: whose stages are read.
+        answer: of the run.
+    """
     sentences = list(answer.insights)
     search = run.stage_result("search")
     weighed = search if isinstance(search, dict) and "tried" in search and "mu" in search else None
@@ -71,7 +76,7 @@ def _history(search: Mapping[str, Json]) -> str:
             accuracy,
             f"evaluation {number}: {accuracy:.2f} % with a relative mu of {10**log_mu:.3g}, "
             f"nu at quantile {quantile:.2f}",
-            accuracy == best,
+            "chosen" if accuracy == best else "point",
         )
         for number, log_mu, quantile, accuracy in known
     ]
@@ -104,7 +109,7 @@ def _trade_off(scored: Sequence[ScoredEnsemble], chosen: ScoredEnsemble) -> str:
             f"{drawn}the ensemble errs on {one.error:.1f} %, its members on {one.ate:.1f} %, "
             f"disagree on {one.ppd:.1f} %"
         )
-        marks.append(Mark(one.ppd, one.ate, said, one == chosen))
+        marks.append(Mark(one.ppd, one.ate, said, "chosen" if one == chosen else "point"))
     chart = scatter(
         "members' error against their disagreement", marks, "two members disagree (%)", "mean error of a member (%)"
     )

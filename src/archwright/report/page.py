@@ -22,6 +22,7 @@ from archwright.errors import ArchwrightError, InputError
 from archwright.references import DataRef, SpaceRef
 from archwright.report.charts import Mark, bars, lines, scatter
 from archwright.report.columns import accuracy_text, latency_text, model_note, model_table
+from archwright.report.front import cost_label, front_chart, has_all
 from archwright.report.insights import insights
 from archwright.report.style import page
 from archwright.runs.files import Json, write_atomic
@@ -43,15 +44,6 @@ DRAWN = ("polynomial.png", "diagnostics.png")
 """Pictures of what the page draws itself; they are linked."""
 MOST_LINES = 6
 """Trainings shown in one chart: the latest ones."""
-UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates", "memory_bytes": "bytes"}
-
-
-HEIGHTS = {
-    "accuracy": "as tested",
-    "predicted_accuracy": "as predicted (the front is exact for the predictor)",
-    "validation_accuracy": "by validation accuracy",
-}
-"""What a front's accuracies may be, the best known first, and how the page says so."""
 
 
 def report_run(folder: Path) -> Path:
@@ -85,7 +77,7 @@ def run_page(run: Run) -> str:
             _members(answer),
             _beside(answer),
             _use(run, answer),
-            _front(answer),
+            section("The front", front_chart(answer)),
             _drawing(asked, answer),
         ]
         parts.append(section("Why", insights(run, answer)))
@@ -251,48 +243,6 @@ def _use(run: Run, answer: Answer) -> str:
         "Use it",
         f"<p>Files: {files}</p><pre><code>{escape(shell)}</code></pre><pre><code>{escape(python)}</code></pre>",
     )
-
-
-def _front(answer: Answer) -> str:
-    """The front by latency (or parameters), with the chosen networks."""
-    everyone = [*answer.front, *answer.models]
-    axis = next((name for name in ("latency_ms", "params", "macs") if _has(everyone, name)), None)
-    height = next((name for name in HEIGHTS if _has(answer.front, name)), None)
-    if axis is None or height is None or len(answer.front) < 2:
-        return ""
-    trained = height == "validation_accuracy"  # what was tried on the way, beside what came of it
-    large = height if trained else "accuracy"
-    marks = [_mark(one, axis, height, False) for one in answer.front]
-    chosen = [_mark(one, axis, large, True) for one in answer.models if getattr(one, large) is not None]
-    points = answer.front_points or len(answer.front)
-    if trained:
-        note = "Small points: networks that were tried, with their cost then. Line: what none of all these beats."
-    else:
-        drawn = "" if points == len(answer.front) else f" {len(answer.front)} of them are drawn."
-        note = f"{points:,} networks that no other one beats in both, {HEIGHTS[height]}.{drawn}"
-    note += f" Large points: the chosen networks, {HEIGHTS[large]}." if chosen else ""
-    way = _undominated([*marks, *chosen] if trained else marks)
-    label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]
-    chart = scatter("accuracy against cost", [*marks, *chosen], label, "accuracy (%)", way)
-    return section("The front", f'{chart}<p class="soft">{note}</p>')
-
-
-def _undominated(marks: Sequence[Mark]) -> list[tuple[float, float]]:
-    """By rising cost, each higher than all that cost no more."""
-    found: list[tuple[float, float]] = []
-    for mark in sorted(marks, key=lambda one: (one.x, -one.y)):
-        if not found or mark.y > found[-1][1]:
-            found.append((mark.x, mark.y))
-    return found
-
-
-def _has(candidates: Sequence[Candidate], name: str) -> bool:
-    return bool(candidates) and all(getattr(one, name) is not None for one in candidates)
-
-
-def _mark(one: Candidate, axis: str, height: str, chosen: bool) -> Mark:
-    x, y = float(getattr(one, axis)), float(getattr(one, height))
-    return Mark(x, y, f"{x:,.4g} {UNITS[axis]}, {y:.2f} % {HEIGHTS[height]}: {one.architecture}", chosen)
 
 
 def _drawing(asked: Mapping[str, Json], answer: Answer) -> str:
@@ -507,13 +457,12 @@ def comparison_page(runs: Sequence[Run], path: Path) -> str:
     shown = [(name, answer.best) for name, answer in answers.items() if answer.best.accuracy is not None]
     chart = ""
     for axis in ("latency_ms", "params"):
-        if len(shown) > 1 and _has([best for _, best in shown], axis):
+        if len(shown) > 1 and has_all([best for _, best in shown], axis):
             marks = [
-                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {accuracy_text(best)}", True)
+                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {accuracy_text(best)}", "chosen")
                 for name, best in shown
             ]
-            label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]
-            chart = scatter("accuracy against cost", marks, label, "accuracy (%)")
+            chart = scatter("accuracy against cost", marks, cost_label(axis), "accuracy (%)")
             break
     title = f"{len(runs)} searches compared"
     return page(title, f"<h1>{title}</h1>{section('Found', table)}{section('Accuracy and cost', chart)}")

@@ -41,7 +41,14 @@ SECONDS_A_SIGN = 15.0
 
 
 def dashboard(root: Path, port: int, token: str, closing: Callable[[], bool] = lambda: False) -> ASGIApp:
-    """The guarded application for the runs in ``root``."""
+    """The guarded application for the runs of a folder.
+
+    Args:
+        root: the folder.
+        port: that it listens on; requests for another host are refused.
+        token: the secret that a browser must bring.
+        closing: whether streams should end because the server does.
+    """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     root = root.resolve()
     resumer = Resumer()
@@ -154,7 +161,13 @@ def listening(port: int) -> socket.socket:
 
 
 def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
-    """Serve the runs in ``root`` until Ctrl-C; ``say`` gets the address with its secret."""
+    """Serve the runs in ``root`` until Ctrl-C.
+
+    Args:
+        root: folder with runs.
+        port: to listen on; 0 takes a free one.
+        say: gets the address with its secret.
+    """
     if not root.is_dir():
         do = "Search first, or set ARCHWRIGHT_RUNS to your runs folder."
         raise InputError("a folder with runs", f"{root}, which is no folder", do)

@@ -39,6 +39,8 @@ a { color: var(--accent); } .drawing { border-radius: 6px; margin: 0; overflow-x
 .drawing img, .plot { max-width: 100%; } .chart { width: 100%; max-width: 46rem; min-width: 22rem; height: auto; }
 .chart text { fill: var(--soft); font-size: 12px; } .grid { stroke: var(--line); stroke-width: 1; }
 .point { fill: var(--soft); opacity: .75; } .chosen { fill: var(--accent); stroke: var(--card); stroke-width: 2; }
+.beside { fill: var(--card); stroke: var(--s1); stroke-width: 2.5; }
+.limit { stroke: var(--s1); stroke-width: 1.5; stroke-dasharray: 2 4; }
 .front { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 4 3; }
 .line { fill: none; stroke-width: 2; } .s0 { stroke: var(--s0); fill: var(--s0); }
 .s1 { stroke: var(--s1); fill: var(--s1); }

@@ -37,7 +37,7 @@ class Checkpoints:
         return sorted(self.folder.glob("[0-9]*.safetensors"))
 
     def save(self, position: int, tree: Tree) -> None:
-        """Write the state after ``position`` steps, then drop the oldest beyond ``keep``."""
+        """Write ``tree``, the state after ``position`` steps, then drop the oldest beyond ``keep``."""
         save_tree(self.folder / f"{position:09d}.safetensors", tree)
         for old in [*self._files()[: -self.keep], *self.folder.glob(".*.tmp")]:  # a kill leaves its aside file behind
             old.unlink(missing_ok=True)

@@ -81,12 +81,17 @@ def check_writable(path: Path) -> None:
 
 
 def write_json(path: Path, value: Json) -> None:
-    """Write ``value`` as readable strict JSON, atomically."""
+    """Write ``value`` as readable strict JSON at ``path``, atomically."""
     write_atomic(path, (strict_json(value, indent=1) + "\n").encode())
 
 
 def strict_json(value: Json, indent: int | None = None) -> str:
-    """``value`` as JSON that any reader takes: NaN and infinite numbers, which JSON does not have, become null."""
+    """A value as JSON that any reader takes: NaN and infinite numbers, which JSON does not have, become null.
+
+    Args:
+        value: what JSON can hold.
+        indent: spaces a level; None writes one line.
+    """
     try:
         return json.dumps(value, indent=indent, allow_nan=False)
     except ValueError:
@@ -110,7 +115,7 @@ def read_json(path: Path) -> Json:
 
 
 def write_sealed(path: Path, value: Json) -> None:
-    """Write ``value`` as JSON with its checksum, so that :func:`read_sealed` notices any change."""
+    """Write ``value`` as JSON with its checksum at ``path``, so that :func:`read_sealed` notices any change."""
     write_json(path, {"checksum": _checksum(value), "value": value})
 
 
@@ -192,7 +197,7 @@ class JsonLines:
 
 
 def save_tree(path: Path, tree: Tree) -> None:
-    """Write a tree of tensors and scalars as one safetensors file, atomically."""
+    """Write ``tree``, of tensors and scalars, as one safetensors file at ``path``, atomically."""
     tensors: dict[str, torch.Tensor] = {}
     skeleton = json.dumps(_pack(tree, tensors))
     data = safetensors_bytes(tensors, metadata={"tree": skeleton})
@@ -224,7 +229,10 @@ def stored_elements(path: Path) -> int:
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> None:
-    """Put the weights of a plain safetensors file into ``module``; other names, shapes or broken numbers are errors."""
+    """Put the weights of a plain safetensors file at ``path`` into ``module``.
+
+    Other names or shapes and broken numbers are errors.
+    """
     with _opened(path) as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     broken = [name for name, tensor in state.items() if tensor.is_floating_point() and not tensor.isfinite().all()]

@@ -33,7 +33,7 @@ class Progress:
     """The silent progress; :class:`TerminalProgress` shows it."""
 
     def say(self, text: str) -> None:
-        """Show one line."""
+        """Show one line of text."""
 
     def warn(self, text: str) -> None:
         """Show one line that should not be missed."""
@@ -64,7 +64,7 @@ class TerminalProgress(Progress):
         self.console = console(stderr=True)
 
     def say(self, text: str) -> None:
-        """Print one line."""
+        """Print one line on stderr."""
         self.console.print(visible(text))
 
     @contextmanager

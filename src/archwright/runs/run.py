@@ -58,7 +58,7 @@ class ItemLog:
         self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
 
     def record(self, key: str, result: Json) -> None:
-        """Keep the result of ``key``."""
+        """Keep the ``result`` of the item ``key``."""
         self._lines.append({"key": key, "result": result})
         self.done[key] = result
 
@@ -80,9 +80,13 @@ class Run:
         device: dict[str, Json],
         keep_data: Callable[[Path], None] | None = None,
     ) -> Run:
-        """Start a new run; an existing one at ``folder`` is never overwritten.
+        """Start a new run; an existing one is never overwritten.
 
-        ``keep_data`` writes the images that were given in memory to a path, before there is a run to be resumed.
+        Args:
+            folder: of the run; new or empty.
+            configuration: what it is asked to do.
+            device: machine and device that it starts on.
+            keep_data: writes the images that were given in memory to a path, before there is a run to be resumed.
         """
         cls.check_free(folder)
         header = {
@@ -156,7 +160,7 @@ class Run:
                 file.truncate(0)
 
     def event(self, kind: str, **fields: Json) -> None:
-        """Append one event of this ``kind`` and tell the listeners and, at DEBUG, the logger."""
+        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger."""
         record = {"time": round(time.time(), 3), "kind": kind, **fields}
         self._events.append(record)
         if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
@@ -183,15 +187,22 @@ class Run:
         return read_sealed(path) if path.exists() else None
 
     def finish_stage(self, name: str, result: Json) -> None:
-        """Keep a stage's result and drop its checkpoints; the stage is not run again unless the run is reopened."""
+        """Keep the ``result`` of the stage ``name`` and drop its checkpoints.
+
+        The stage is not run again unless the run is reopened.
+        """
         write_sealed(self._stage(name), result)
         self.checkpoints(name).clear()
 
     def reopen(self, changes: dict[str, Json], stages: Sequence[str]) -> None:
-        """Change the configuration and forget the answer and these stages' results; finished items are kept.
+        """Change the configuration and forget the answer and some stages' results; finished items are kept.
 
         The answer goes first and the configuration comes last: a kill in between leaves the run as it was asked for
         before, only unfinished.
+
+        Args:
+            changes: fields of the configuration with their new values.
+            stages: names of the stages whose results go, in their order.
         """
         (self.folder / "artifacts" / "result.json").unlink(missing_ok=True)
         for name in reversed(stages):
@@ -252,7 +263,12 @@ class Run:
             shutil.rmtree(self.folder)
 
     def on_epoch(self, stage: str, **which: Json) -> Callable[[int, Mapping[str, Json]], None]:
-        """For a training loop: records an event ``epoch`` with the epoch's number (from 0) and its mean metrics."""
+        """For a training loop: a function of the epoch's number (from 0) and metrics that records an event ``epoch``.
+
+        Args:
+            stage: that trains.
+            which: further fields of the event, such as the architecture.
+        """
 
         def record(epoch: int, metrics: Mapping[str, Json]) -> None:
             self.event("epoch", stage=stage, **which, epoch=epoch, **metrics)

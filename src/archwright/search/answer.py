@@ -61,6 +61,7 @@ class Candidate(StageResult):
         predicted_latency_ms: by the table.
         measured_latency_ms: where it was timed here.
         memory_bytes: weights and activations of one image.
+        image_size: pixels a side of the images that it sees, where networks of one answer differ in it.
         scale: of its network.
         epochs: that its network was trained for.
         model: file of the trained network (of an ensemble, its folder), relative to the run; ``onnx`` the same as ONNX.
@@ -86,6 +87,7 @@ class Candidate(StageResult):
     predicted_latency_ms: float | None = None
     measured_latency_ms: Spread | None = None
     memory_bytes: int | None = None
+    image_size: int | None = None
     scale: dict[str, Any] | None = None
     epochs: int | None = None
     model: str | None = None

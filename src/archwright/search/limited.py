@@ -340,12 +340,13 @@ class LimitedSearch(Method):
         space, architecture = self._space(one), self._parsed(one)
         size, cost = one.image_size, space.cost(architecture, space.scale)
         predicted, timed = self.table.predicted(size, architecture), self.table.timed(size, architecture)
-        details = {"steps": one.steps, "network": one.name, "image_size": size, **one.known}
+        details = {"steps": one.steps, "network": one.name, **one.known}
         if timed is not None:
             details |= {"slowdown": timed.slowdown, "raw_median_ms": timed.raw_median_ms}
         return Candidate(
             **self._kept(one).model_dump(),
             architecture=one.architecture,
+            image_size=size,
             limits=limits,
             params=cost.params,
             macs=cost.macs,
@@ -452,9 +453,8 @@ def front_of(networks: Sequence[TrainedNetwork], latency_ms: Callable[[TrainedNe
     for one in sorted(networks, key=lambda one: (latency_ms(one), -one.validation_accuracy)):
         if one.validation_accuracy > best:
             best = one.validation_accuracy
-            known = {"validation_accuracy": best, "latency_ms": latency_ms(one)}
-            details = {"image_size": one.image_size}
-            front.append(Candidate(architecture=one.architecture, **known, details=details))
+            known = {"validation_accuracy": best, "latency_ms": latency_ms(one), "image_size": one.image_size}
+            front.append(Candidate(architecture=one.architecture, **known))
     return front
 
 

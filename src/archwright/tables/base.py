@@ -29,7 +29,14 @@ class Benchmark(ABC):
 
     @abstractmethod
     def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
-        """Percent of ``split`` classified correctly after ``epochs`` epochs of training, mean over seeds."""
+        """Percent of a split classified correctly, mean over seeds.
+
+        Args:
+            architecture: of the benchmark's space.
+            dataset: name of a data set of the benchmark.
+            epochs: of training.
+            split: validation or test.
+        """
 
     @abstractmethod
     def scale(self, dataset: str) -> Scale:
@@ -41,7 +48,7 @@ class Benchmark(ABC):
         return ()
 
     def latency_ms(self, architecture: Architecture, device: str) -> float:
-        """Measured latency on ``device``."""
+        """Measured latency of ``architecture`` on ``device``, in milliseconds."""
         from archwright.errors import unknown_name
 
         raise unknown_name("device", device, self.devices)

@@ -17,7 +17,7 @@ def shared_data(name: str) -> Path | None:
 
 
 def require_data(name: str, what: str) -> Path:
-    """As :func:`shared_data`; an absent file is an error that says where to put it."""
+    """As :func:`shared_data` of ``name``; an absent file is an error that says ``what`` it is and where to put it."""
     path = shared_data(name)
     if path is None:
         raise InputError(

@@ -106,7 +106,7 @@ class NasBench101Table(Benchmark):
         return row
 
     def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
-        """One look-up."""
+        """Percent correct after 108 epochs, one look-up; another number of epochs or split is refused."""
         _check_query(dataset, epochs, split)
         return 100 * float(self._archive["test_acc_108"][self.row(architecture)])
 
@@ -116,7 +116,14 @@ class NasBench101Table(Benchmark):
         return SPACES[self.spaces[0]].scales["paper"]
 
     def accuracies(self, space: NasBench1Shot1, dataset: str, epochs: int, split: Split) -> NDArray[np.float64]:
-        """Accuracy of every architecture of ``space``, (size,), in the order of ``space.at``."""
+        """Accuracy of every architecture of a space in percent, (size,), in the order of ``space.at``.
+
+        Args:
+            space: one of the NAS-Bench-1Shot1 spaces.
+            dataset: cifar10.
+            epochs: of training; 108.
+            split: test.
+        """
         _check_query(dataset, epochs, split)
         return 100 * self._archive["test_acc_108"][self.rows(space.hashes)].astype(np.float64)
 

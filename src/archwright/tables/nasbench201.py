@@ -80,13 +80,19 @@ class CompactTable(NasBench201Table):
         return self._columns[name]
 
     def accuracies(self, dataset: str, epochs: int, split: Split) -> NDArray[np.float64]:
-        """Accuracy of all 15,625 cells, (15625,), in lexicographic order."""
+        """Accuracy of all 15,625 cells in percent, (15625,), in lexicographic order.
+
+        Args:
+            dataset: cifar10, cifar100 or imagenet16-120.
+            epochs: of training; 12 or 200.
+            split: validation or test.
+        """
         _check_query(dataset, epochs, split)
         short = "val" if split == "validation" else "test"
         return self.column(f"{_PREFIX[dataset]}_{short}_{epochs}").astype(np.float64)
 
     def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
-        """One look-up."""
+        """Percent correct, one look-up by the cell's index."""
         assert isinstance(architecture, Cell201)
         _check_query(dataset, epochs, split)
         short = "val" if split == "validation" else "test"
@@ -104,7 +110,7 @@ class CompactTable(NasBench201Table):
         return self.column("latency_ms")[:, self.devices.index(device)]
 
     def latency_ms(self, architecture: Architecture, device: str) -> float:
-        """One look-up."""
+        """Milliseconds, one look-up by the cell's index."""
         assert isinstance(architecture, Cell201)
         return float(self.latencies_ms(device)[architecture.index])
 
