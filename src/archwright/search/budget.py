@@ -23,7 +23,6 @@ from archwright.runs.run import ItemLog
 from archwright.search.values import StageResult
 from archwright.training import Recipe, train
 
-
 REVIEWED = 20
 """A training that ends by the clock counts its steps anew so many times, and after the first few steps."""
 FIRST_REVIEW = 8

@@ -346,7 +346,7 @@ class LimitedSearch(Method):
         return Candidate(
             **self._kept(one).model_dump(),
             architecture=one.architecture,
-            image_size=size,
+            image_size=size if len(self.strategy.spaces) > 1 else None,
             limits=limits,
             params=cost.params,
             macs=cost.macs,
@@ -449,11 +449,12 @@ def said_limits(limits: Mapping[str, float]) -> str:
 
 def front_of(networks: Sequence[TrainedNetwork], latency_ms: Callable[[TrainedNetwork], float]) -> list[Candidate]:
     """Those of some trained networks that none is quicker and more accurate than on validation, the quickest first."""
-    front, best = list[Candidate](), -1.0
+    front, best, several = list[Candidate](), -1.0, len({one.image_size for one in networks}) > 1
     for one in sorted(networks, key=lambda one: (latency_ms(one), -one.validation_accuracy)):
         if one.validation_accuracy > best:
             best = one.validation_accuracy
-            known = {"validation_accuracy": best, "latency_ms": latency_ms(one), "image_size": one.image_size}
+            size = one.image_size if several else None
+            known = {"validation_accuracy": best, "latency_ms": latency_ms(one), "image_size": size}
             front.append(Candidate(architecture=one.architecture, **known))
     return front
 
