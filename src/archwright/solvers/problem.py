@@ -268,7 +268,7 @@ class StagedProblem:
             )
 
     def sample(self, count: int, rng: np.random.Generator) -> StagedChoice:
-        """``count`` uniformly random choices by ``rng``: depths and widths (count, S) and configurations (count, S, D)."""
+        """``count`` uniformly random choices by ``rng``: depths, widths (count, S) and configurations (count, S, D)."""
         depths = np.stack([rng.choice(allowed, count) for allowed in self.depths], axis=1)
         options = np.maximum(self.allowed_configurations.sum(-1), 1)  # a block that no depth reaches may have none
         drawn = rng.integers(0, options, (count, *options.shape))
@@ -281,7 +281,7 @@ class StagedProblem:
 
         Args:
             choice: what was found.
-            bound: no architecture within the limits is worth more; one below the value by rounding error is lifted to it.
+            bound: no architecture within the limits is worth more; lifted to the value where rounding puts it below.
             seconds: that it took.
             solver: its name.
         """
