@@ -85,7 +85,7 @@ def _known(candidates: Sequence[Candidate], names: Sequence[str]) -> str | None:
 
 
 def has_all(candidates: Sequence[Candidate], name: str) -> bool:
-    """Whether there are candidates, and all have the field ``name``."""
+    """Whether there are ``candidates``, and all have the field ``name``."""
     return bool(candidates) and all(getattr(one, name) is not None for one in candidates)
 
 
