@@ -285,7 +285,7 @@ def objective_of(metric: Values, kappa: Values) -> Objective:
 
 
 def tuned(objective: Objective, accuracy: Values) -> tuple[float, float]:
-    """(log10 mu, quantile of nu) at which ``objective`` correlates most (Spearman) with ``accuracy`` (n,), on a grid."""
+    """(log10 mu, quantile of nu) at which ``objective`` correlates most (Spearman) with ``accuracy`` (n,): a grid."""
     grid = list(product(np.linspace(*LOG_MU, 13), np.linspace(0.05, 1.0, 20)))
     quality = [spearman(-objective.values(*parameters), accuracy) for parameters in grid]
     log_mu, quantile = grid[int(np.argmax(quality))]
