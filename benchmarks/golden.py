@@ -126,6 +126,16 @@ def run_one(name: str, work: Path) -> dict[str, Any]:
     return {"weights": digests(run), "result": result}
 
 
+def recorded(file: Path) -> dict[str, Any]:
+    """A record; an answer of the first form under the names that its fields have now."""
+    from archwright.search.answer import from_first_form  # not known to commits that are recorded
+
+    found: dict[str, Any] = json.loads(file.read_text())
+    if found["result"]["format"] == 1:
+        found["result"] = from_first_form(found["result"])
+    return found
+
+
 def differences(before: Any, now: Any, where: str = "") -> list[str]:
     """Where two values differ, in words; numbers must be equal to the last digit."""
     if isinstance(before, dict) and isinstance(now, dict):
@@ -163,7 +173,7 @@ def main() -> int:
                 file.write_text(json.dumps(found, indent=1))
                 print(f"{name}: {len(found['weights'])} weights files recorded", flush=True)
                 continue
-            texts = told(name, json.loads(file.read_text()), found)
+            texts = told(name, recorded(file), found)
             failed += bool(texts)
             print(f"{name}: " + ("equal" if not texts else f"{len(texts)} differences"), flush=True)
             for text in texts[:20]:

@@ -101,7 +101,9 @@ def test_one_network_is_a_picture_beside_its_limits_and_the_plain_one(run: Run) 
     assert labels(text, "point") == []
     assert labels(text, "beside") == ["plain network: 0.5 ms, 91.00 % by validation accuracy"]
     assert re.findall("limit [\\d.]+", text) == ["limit 1.5", "limit 4"]
-    assert "Rings: beside them, plain network." in text
+    assert "Rings: beside, plain network." in text
+    assert "<td>90.00\N{NO-BREAK SPACE}%, 0.5\N{NO-BREAK SPACE}ms</td>" in text
+    assert "<td>80.00\N{NO-BREAK SPACE}%</td>" in text
     assert "Line:" not in text
 
 
@@ -113,8 +115,11 @@ def test_models_without_a_front_are_drawn_by_what_is_limited(run: Run) -> None:
     text = finished(run, models=models)
     assert labels(text, "chosen") == [f"{10 * n} parameters, 8{n}.00 % as tested: {n}" for n in (1, 2)]
     assert re.findall("limit [\\d.]+", text) == ["limit 11", "limit 22"]
+    (alone,) = (one.model_copy(update={"limits": None}) for one in models[:1])
+    assert "accuracy against cost" not in finished(run, best=alone)
+    assert labels(finished(run, best=models[0]), "chosen") == ["10 parameters, 81.00 % as tested: 1"]
     unmeasured = [one.model_copy(update={"accuracy": None}) for one in models]
-    assert "<h2>The front</h2>" not in finished(run, models=unmeasured)
+    assert "accuracy against cost" not in finished(run, best=unmeasured[0], models=unmeasured)
 
 
 def test_an_exact_front_is_as_predicted_and_its_answers_as_tested(run: Run) -> None:

@@ -102,6 +102,9 @@ def test_an_architecture_without_a_model_says_so() -> None:
         ({"format": 99}, "expected an answer of format 1 or 2"),
         ({"best": 3}, "damaged or altered"),
         ({"colour": "red"}, "damaged or altered"),
+        ({"format": 1, "details": 3}, "damaged or altered"),
+        ({"format": 1, "best": None}, "damaged or altered"),
+        ({"format": 1, "members": [3], "best": {"architecture": "a", "details": {}}}, "damaged or altered"),
         ({"evaluations": None}, "damaged or altered"),
     ],
 )

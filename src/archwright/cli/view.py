@@ -92,7 +92,7 @@ def _show_models(answer: Answer) -> None:
 
     heads, rows = model_table(answer)
     show_table(heads, rows, title=_title(answer))
-    files = ", ".join(path for one in answer.models if (path := one.onnx or one.model))
+    files = ", ".join(dict.fromkeys(path for one in answer.models if (path := one.onnx or one.model)))
     beside = ", ".join(_beside(name, one) for name, one in answer.beside.items())
     for text in (
         model_note(answer),

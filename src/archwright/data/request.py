@@ -32,7 +32,7 @@ class DataRequest:
 
     @property
     def source(self) -> DataRef:
-        """What :attr:`spec` names."""
+        """The reference that :attr:`spec` is written as."""
         return DataRef.parse(self.spec)
 
     @property

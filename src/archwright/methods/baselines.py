@@ -42,7 +42,7 @@ class RandomSearch(ProposalSearch):
         return 4 * self.context.executor.workers
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """The ``number``-th of a sequence of distinct random architectures."""
+        """The ``number``-th of a sequence of distinct random architectures, whatever the ``history`` is."""
         sequence = self._sequence
         while len(sequence) <= number:
             try:
@@ -82,7 +82,12 @@ class Evolution(ProposalSearch):
         return self.options.batch
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """Random while the first population fills; then mutate the fittest of a random sample of the youngest."""
+        """Random while the first population fills; then mutate the fittest of a random sample of the youngest.
+
+        Args:
+            history: what was evaluated, oldest first.
+            number: of the proposal, from 0; seeds the draws.
+        """
         space, rng = self.context.task.space, self.context.rng("evolution", number)
         if number < self.options.population or not history:
             return feasible_start(self.context, rng)

@@ -73,19 +73,43 @@ class GradientSearch(SearchMethod):
 
     @abstractmethod
     def objective(self, network: nn.Module, alphas: Alphas, batch: Batch, position: Position) -> Tensor:
-        """Loss of the network with these architecture parameters on a batch; a 0-d tensor."""
+        """Loss of the network on a batch; a 0-d tensor.
+
+        Args:
+            network: the copy that is run.
+            alphas: architecture parameters by name.
+            batch: images (B, C, H, W) and labels (B,).
+            position: of the step.
+        """
 
     @abstractmethod
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """The step that :func:`archwright.training.drive` repeats."""
+        """The step that :func:`archwright.training.drive` repeats.
+
+        Args:
+            problem: the images, the objective and the architecture parameters.
+            copies: networks with their optimisers.
+        """
 
     @abstractmethod
     def ended(self, problem: Problem, copies: list[WeightCopy]) -> StageResult:
-        """What the search ends with; the stage's result."""
+        """What the search ends with; the stage's result.
+
+        Args:
+            problem: with the trained architecture parameters.
+            copies: networks with the trained weights.
+        """
 
     @abstractmethod
     def watch(self, epoch: int, metrics: dict[str, float], problem: Problem, copies: list[WeightCopy]) -> None:
-        """Called after each epoch; may end the search by :class:`EnoughError`, as a function of what it is given."""
+        """Called after each epoch; may end the search by :class:`EnoughError`, as a function of what it is given.
+
+        Args:
+            epoch: its number, from 0.
+            metrics: mean of the steps' metrics.
+            problem: with the architecture parameters of now.
+            copies: networks with the weights of now.
+        """
 
     # What a subclass may change.
 
@@ -105,7 +129,12 @@ class GradientSearch(SearchMethod):
         return {}
 
     def diagnose(self, problem: Problem, copies: list[WeightCopy]) -> dict[str, float]:
-        """Lagrangian, distance and residuals; here of one copy."""
+        """Lagrangian, distance and residuals; here of one copy.
+
+        Args:
+            problem: on fixed batches.
+            copies: networks with the weights of now.
+        """
         return equilibrium(problem, copies[0], copies[0], 1.0, 0.0, [], 0.0)
 
     @property
@@ -154,7 +183,14 @@ class GradientSearch(SearchMethod):
         return np.sort(order[:count]), np.sort(order[count : 2 * count])
 
     def batches(self, half: Half, size: int, number: int, shuffled: bool) -> Batches:
-        """Batches of a half: those of a search, in random order and augmented as asked, or each image as it is."""
+        """Batches of a half: those of a search, in random order and augmented as asked, or each image as it is.
+
+        Args:
+            half: indices of its images.
+            size: images a batch.
+            number: of the half; seeds the order.
+            shuffled: for a search.
+        """
         context = self.context
         crop_and_flip = context.task.augmentation(cutout=0)
         seed = int(context.rng("order of a half", number).integers(2**31))
@@ -165,7 +201,14 @@ class GradientSearch(SearchMethod):
         )
 
     def copy_of(self, network: nn.Module, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
-        """A network with SGD on its weights."""
+        """A network with SGD on its weights.
+
+        Args:
+            network: used as it is.
+            lr: learning rate at the start.
+            lr_min: and at the end, where it is lower.
+            schedule: of the learning rate.
+        """
         o = self.options
         weights: list[Tensor] = [weight for weight in network.parameters() if weight.requires_grad]
         sgd = torch.optim.SGD(weights, lr=lr, momentum=o.w_momentum, weight_decay=o.w_weight_decay)

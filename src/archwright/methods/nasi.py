@@ -42,7 +42,7 @@ Logits = dict[str, Tensor]
 
 
 class NasiOptions(Options):
-    """Options of NASI."""
+    """Options of NASI: samples, penalty, estimator and batch."""
 
     steps: int = Field(60, ge=1, description="K, Gumbel samples; one budget")
     mu: float = Field(1.0, ge=0, description="penalty coefficient: 1 flattens the reward above nu, 2 turns it")
@@ -66,7 +66,13 @@ class NasiOptions(Options):
 
 
 def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
-    """Straight-through Gumbel sample of ``picks`` ones a row: hard forward, the softmax's derivative (eq. 6.16)."""
+    """Straight-through Gumbel sample: hard forward, the softmax's derivative (eq. 6.16).
+
+    Args:
+        logits: (rows, choices).
+        picks: ones a row.
+        temperature: of the softmax.
+    """
     gumbel = -torch.log(-torch.log(torch.rand_like(logits).clamp_(1e-10, 1 - 1e-7)))
     soft = torch.softmax((logits + gumbel) / temperature, dim=-1)
     hard = torch.zeros_like(soft).scatter_(-1, soft.topk(picks, dim=-1).indices, 1.0)
@@ -74,7 +80,13 @@ def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
 
 
 def sample_weights(space: CellSpace[Any], logits: Logits, temperature: float) -> dict[str, Tensor]:
-    """One random sub-network as the supernet's weights, differentiable in ``logits`` (shapes of the choices)."""
+    """One random sub-network as the supernet's weights, differentiable in the logits; ``none`` is never drawn.
+
+    Args:
+        space: of the cells.
+        logits: by decision, in the shapes of the space's choices.
+        temperature: of the Gumbel softmax.
+    """
     drawn = {}
     for name, choice in space.choices.items():
         allowed = logits[name]
@@ -95,7 +107,15 @@ def trace(
     active: Active | None = None,
     create_graph: bool = False,
 ) -> Tensor:
-    """Eq. 6.7: the squared norm of the batch-mean loss' gradient by all convolution and linear weights."""
+    """Eq. 6.7: the squared norm of the batch-mean loss' gradient by all convolution and linear weights.
+
+    Args:
+        supernet: as initialised.
+        weights: of the operations, by decision.
+        batch: images (B, C, H, W) and labels (B,).
+        active: which operations run; None for all.
+        create_graph: so that the trace itself can be differentiated.
+    """
     images, labels = batch
     parameters = [p for p in supernet.parameters() if p.ndim >= 2]
     loss = F.cross_entropy(supernet(images, weights, active), labels)
@@ -120,16 +140,16 @@ class Accumulator:
                 self.total[name] += gradient.cpu() / self.largest
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """What a checkpoint keeps of it."""
         return {"total": self.total, "largest": self.largest, "traces": list(self.traces)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state_dict`."""
+        """Continue from what :meth:`state_dict` gave."""
         self.total, self.largest, self.traces = state["total"], state["largest"], list(state["traces"])
 
 
 class MeanTrace(StageResult):
-    """Of random sub-networks."""
+    """Mean and deviation of the trace over random sub-networks."""
 
     mean: float
     deviation: float
@@ -143,7 +163,7 @@ class AtInitialisation(Choice):
 
 
 class Nasi(SearchMethod):
-    """NAS at initialisation."""
+    """Search at initialisation: one step by gradients of the reward, without training."""
 
     name = "nasi"
     Options: ClassVar[type[Options]] = NasiOptions

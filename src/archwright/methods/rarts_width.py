@@ -112,7 +112,12 @@ class Shrinking(Variable):
 
 
 def joint_step(problem: Problem, w: WeightCopy) -> Step:
-    """Network Slimming: weights and scores at once, by the loss on all images."""
+    """Network Slimming: weights and scores at once, by the loss on all images.
+
+    Args:
+        problem: all images as training half, and the scores.
+        w: the weights.
+    """
 
     def step(position: Position) -> dict[str, Tensor]:
         found = problem.gradients(w.network, w.weights, "train", position, "both")
@@ -124,7 +129,7 @@ def joint_step(problem: Problem, w: WeightCopy) -> Step:
 
 
 def weights_step(problem: Problem, w: WeightCopy) -> Step:
-    """The weights alone, on all images: scores stay 1."""
+    """The weights ``w`` alone, on all images of ``problem``: scores stay 1."""
 
     def step(position: Position) -> dict[str, Tensor]:
         loss = descend_weights(problem, w, position)
@@ -134,7 +139,7 @@ def weights_step(problem: Problem, w: WeightCopy) -> Step:
 
 
 class RartsWidth(GradientSearch):
-    """The method."""
+    """Scores of channels, trained beside the weights; removal; fine-tuning."""
 
     name = "rarts-width"
     default_space = str(SpaceRef("width", "resnet20"))
@@ -155,7 +160,7 @@ class RartsWidth(GradientSearch):
 
     @property
     def passes(self) -> int:  # type: ignore[override]
-        """By the optimiser."""
+        """Passes a step of the optimiser that is asked for."""
         return 2 if self.options.optimiser == "rarts" and self.options.fused else PASSES[self.options.optimiser]
 
     @cached_property
@@ -255,7 +260,7 @@ class RartsWidth(GradientSearch):
         return search + rounds * Evaluator(self.context, "search").seconds_each()
 
     def stages(self) -> list[Stage]:
-        """In order."""
+        """Time, search, remove, fine-tune and answer, as the options ask."""
         o = self.options
         timing = [Stage("time", "time the network", self.removal.time)]
         before = [Stage("before", "fine-tune the whole network", self._before)]
@@ -322,7 +327,7 @@ class RartsWidth(GradientSearch):
         return [self.copy_of(one, o.w_lr, o.w_lr_min, o.w_schedule) for one in networks]
 
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """By the optimiser."""
+        """The step of the optimiser that is asked for."""
         o = self.options
         if o.optimiser == "rarts":
             make = fused_rarts_step if o.fused else rarts_step

@@ -13,7 +13,7 @@ from html import escape
 from typing import Literal, NamedTuple
 
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 78, 16, 14, 44
 SERIES = 6
 """Different colours; further series begin anew."""
 MOST_POINTS = 400
@@ -135,9 +135,10 @@ def scatter(
 def _limit(x: float, limit: float) -> str:
     """A line at ``x`` of the picture, named at its foot, on the side where there is room."""
     side, anchor = (-4, "end") if x > (LEFT + WIDTH - RIGHT) / 2 else (4, "start")
+    place = f'x="{x + side:.1f}" y="{HEIGHT - BOTTOM - 6}" text-anchor="{anchor}"'
     return (
         f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
-        f'<text x="{x + side:.1f}" y="{HEIGHT - BOTTOM - 6}" text-anchor="{anchor}">limit {limit:.4g}</text>'
+        f'<text class="named" {place}>limit {limit:.4g}</text>'
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from typing import Literal
 
 from archwright.costs.limits import RESOURCES
@@ -22,35 +23,47 @@ TRIED = "validation_accuracy"
 
 
 def front_chart(answer: Answer) -> str:
-    """The picture with a note below it; empty where there is neither a front nor models, or no cost or accuracy of all.
+    """The picture with a note below it; empty where no cost or no accuracy is known of all networks.
 
-    One network is a picture, too: it stands beside its limits.
+    One network is a picture, too, where something is beside it: a limit, or what was tried on the same images.
     """
-    everyone = [*answer.front, *answer.models]
-    limited = {name for one in answer.models for name in one.limits or {}}
-    axis = _known(everyone, sorted(COSTS, key=lambda name: name not in limited))
-    height = _known(answer.front or answer.models, list(HEIGHTS))
+    models = answer.models or [answer.best]
+    limited = {name for one in models for name in one.limits or {}}
+    axis = _known([*answer.front, *models], sorted(COSTS, key=lambda name: name not in limited))
+    height = _known(answer.front or models, list(HEIGHTS))
     if axis is None or height is None:
         return ""
+    limits = sorted({one.limits[axis] for one in models if one.limits and axis in one.limits})
     chosen_height = height if height == TRIED or not answer.front else "accuracy"
-    models = [one for one in answer.models if getattr(one, chosen_height) is not None]
-    chosen = list(dict.fromkeys(_mark(one, one.architecture, axis, chosen_height, "chosen") for one in models))
-    answers = {_network(one) for one in models} if height == TRIED else set()  # they have their own, measured point
-    small = [one for one in answer.front if _network(one) not in answers]
-    points = [_mark(one, one.architecture, axis, height, "point") for one in small]
+    points, chosen, beside = _marks(answer, models, axis, height, chosen_height)
+    marks = [*points, *chosen, *beside]
+    if len(marks) + len(limits) < 2:
+        return ""
+    way = undominated([*points, *chosen] if height == TRIED else points)
+    chart = scatter("accuracy against cost", marks, cost_label(axis), "accuracy (%)", way, limits)
+    notes = [_front_note(answer, height, len(points), len(way))]
+    notes += [f"Large: {'the chosen network' + 's' * (len(chosen) > 1)}, {HEIGHTS[chosen_height]}."] if chosen else []
+    notes += [f"Rings: beside, {' and '.join(mark.title.partition(':')[0] for mark in beside)}."] if beside else []
+    return f'{chart}<p class="soft">{escape(" ".join(note for note in notes if note))}</p>'
+
+
+def _marks(
+    answer: Answer, models: Sequence[Candidate], axis: str, height: str, chosen_height: str
+) -> tuple[list[Mark], list[Mark], list[Mark]]:
+    """Points of the front, the chosen networks, and what was tried beside them.
+
+    A network that was chosen is no point of a front of tried ones: its own mark is at its measured cost.
+    """
+    known = [one for one in models if getattr(one, chosen_height) is not None]
+    chosen = list(dict.fromkeys(_mark(one, one.architecture, axis, chosen_height, "chosen") for one in known))
+    answers = {_network(one) for one in known} if height == TRIED else set()
+    tried = [one for one in answer.front if _network(one) not in answers]
     beside = [
         _mark(one, name, axis, chosen_height, "beside")
         for name, one in answer.beside.items()
         if getattr(one, axis, None) is not None and getattr(one, chosen_height, None) is not None
     ]
-    way = undominated([*points, *chosen] if height == TRIED else points)
-    limits = sorted({one.limits[axis] for one in answer.models if one.limits and axis in one.limits})
-    marks = [*points, *chosen, *beside]
-    chart = scatter("accuracy against cost", marks, cost_label(axis), "accuracy (%)", way, limits)
-    notes = [_front_note(answer, height, len(points), len(way))]
-    notes += [f"Large points: the chosen networks, {HEIGHTS[chosen_height]}."] if chosen else []
-    notes += [f"Rings: beside them, {' and '.join(mark.title.partition(':')[0] for mark in beside)}."] if beside else []
-    return f'{chart}<p class="soft">{" ".join(note for note in notes if note)}</p>'
+    return [_mark(one, one.architecture, axis, height, "point") for one in tried], chosen, beside
 
 
 def _front_note(answer: Answer, height: str, drawn: int, steps: int) -> str:
@@ -85,7 +98,7 @@ def _known(candidates: Sequence[Candidate], names: Sequence[str]) -> str | None:
 
 
 def has_all(candidates: Sequence[Candidate], name: str) -> bool:
-    """Whether there are candidates, and all have the field ``name``."""
+    """Whether there are ``candidates``, and all have the field ``name``."""
     return bool(candidates) and all(getattr(one, name) is not None for one in candidates)
 
 

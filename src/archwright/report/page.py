@@ -27,7 +27,7 @@ from archwright.report.insights import insights
 from archwright.report.style import page
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import Run
-from archwright.search.answer import Answer, Candidate
+from archwright.search.answer import Answer, Beside, Candidate
 from archwright.search.beside import CHANCE
 from archwright.search.configuration import Configuration
 from archwright.search.values import OWN_FUNCTION
@@ -42,6 +42,8 @@ LARGEST_PICTURE = 400_000
 LARGEST_PAGE = 2_000_000
 DRAWN = ("polynomial.png", "diagnostics.png")
 """Pictures of what the page draws itself; they are linked."""
+WORDS = {"contributions.png": "bars of the accuracy that each design decision gains in every stage, with two errors"}
+"""What pictures show, for those who cannot see them; of others only the name is known."""
 MOST_LINES = 6
 """Trainings shown in one chart: the latest ones."""
 
@@ -77,7 +79,7 @@ def run_page(run: Run) -> str:
             _members(answer),
             _beside(answer),
             _use(run, answer),
-            section("The front", front_chart(answer)),
+            section("The front" if answer.front else "Accuracy and cost", front_chart(answer)),
             _drawing(asked, answer),
         ]
         parts.append(section("Why", insights(run, answer)))
@@ -185,7 +187,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Of plain heads and of cells that are HTML; it scrolls sideways where the screen is narrow."""
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="wide"><table class="rows"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _members(answer: Answer) -> str:
@@ -208,6 +210,11 @@ def _percent(value: float) -> str:
     return f"{value:.2f}\N{NO-BREAK SPACE}%"
 
 
+def _how_good(one: Candidate | Beside) -> str:
+    """Accuracy, and the latency of what was timed."""
+    return _unbroken(", ".join(filter(None, (f"{one.accuracy:.2f} %", latency_text(one.latency_ms)))))
+
+
 def _unbroken(text: str) -> str:
     """A text whose numbers stay on one line with their units."""
     return re.sub(r"(?<=\d) (?=%|ms\b)", "\N{NO-BREAK SPACE}", text)
@@ -217,8 +224,8 @@ def _beside(answer: Answer) -> str:
     """Simple things tried in the same time, with a bar each."""
     if not answer.beside or answer.best.accuracy is None:
         return ""
-    rows = [("this answer", answer.best.accuracy, _percent(answer.best.accuracy), True)]
-    rows += [(name, one.accuracy, _percent(one.accuracy), False) for name, one in answer.beside.items()]
+    every: dict[str, Candidate | Beside] = {"this answer": answer.best, **answer.beside}
+    rows = [(name, one.accuracy or 0.0, _how_good(one), one is answer.best) for name, one in every.items()]
     simple = "Simple things on the same images, in the time of one answer."
     note = f'<p class="soft">{simple if CHANCE in answer.beside else "On the same images."}</p>'
     return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
@@ -350,8 +357,9 @@ def _pictures(run: Run) -> str:
         room -= size
         kind = "png" if path.suffix == ".png" else "svg+xml"
         data = base64.b64encode(path.read_bytes()).decode()
+        words = escape(f"{name}: {WORDS.get(path.name, 'a plot of this run')}")
         found.append(
-            f'<figure class="drawing"><img class="plot" alt="{escape(name)}" src="data:image/{kind};base64,{data}">'
+            f'<figure class="drawing"><img class="plot" alt="{words}" src="data:image/{kind};base64,{data}">'
             f"<figcaption>{escape(name)}</figcaption></figure>"
         )
     return section("Plots", "".join(found))

@@ -136,7 +136,14 @@ class Row:
 
     @classmethod
     def of(cls, label: str, unit: str, paper: float | None, values: Sequence[float]) -> Row:
-        """Mean and standard deviation of ``values``; the deviation of one value is None."""
+        """A row with mean and standard deviation; the deviation of one value is None.
+
+        Args:
+            label: of the row.
+            unit: of its numbers.
+            paper: the number that was published, if any.
+            values: ours, one a seed or draw.
+        """
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return cls(label, unit, paper, float(np.mean(values)), deviation)
 
@@ -223,7 +230,12 @@ DECLARED: dict[Study, Needs] = {}
 
 
 def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
-    """Declare what a study reads: every registered one has this decorator, and a test says which one has not."""
+    """Declare what a study reads: every registered one has this decorator, and a test says which one has not.
+
+    Args:
+        tables: benchmarks that must be there.
+        images: whether it reads images.
+    """
 
     def declare(study: Study) -> Study:
         DECLARED[study] = Needs(tables, images)
@@ -240,6 +252,10 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON.
 
     Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
+
+    Args:
+        name: of the reproduction.
+        settings: folder, seeds, images, executor and progress.
     """
     study: Study = reproductions.get(name)
     if settings.only is not None and name not in SEVERAL:
@@ -268,7 +284,13 @@ def folder_of(name: str) -> Path:
 
 
 def plot_rows(rows: Sequence[Row], title: str, path: Path) -> None:
-    """Ours (with deviation) and the paper's number for every row, as points on one line a row, grouped by unit."""
+    """Ours (with deviation) and the paper's number for every row, as points on one line a row, grouped by unit.
+
+    Args:
+        rows: of the table.
+        title: of the picture.
+        path: of the image.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")

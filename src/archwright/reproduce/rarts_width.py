@@ -46,7 +46,12 @@ class Table:
     papers_setting: str
 
     def settings(self, data: str, seed: int) -> dict[str, Any]:
-        """Of a run; the learning rate of the weights is the paper's for 64 images a step, and falls with fewer."""
+        """Settings of a run; the learning rate of the weights is the paper's at 64 images a step and falls with fewer.
+
+        Args:
+            data: name of the images.
+            seed: of the run.
+        """
         return {
             **SETTINGS,
             "network": self.network,

@@ -61,27 +61,39 @@ class Named:
 
     @classmethod
     def of(cls, name: str, pair: CellPair) -> Named:
-        """Labelled ``name (width, depth)``."""
+        """``pair`` labelled ``name (width, depth)`` by its normal cell."""
         topology = cell_topology(pair.normal)
         return cls(f"{name} ({topology.width:g}c, {topology.depth})", pair)
 
 
 def connection_variants(name: str, count: int, seed: int = 0) -> list[CellPair]:
-    """Variants of the connections of both cells of a gallery entry, by the normal cell from narrow to wide."""
+    """Variants of the connections of both cells of a gallery entry, by the normal cell from narrow to wide.
+
+    Args:
+        name: of the entry.
+        count: number of variants.
+        seed: of the draws.
+    """
     pair, rng = GALLERY[name], np.random.default_rng(seed)
     cells = distinct_variants(pair.normal, random_connections, count, rng)
     return [CellPair(cell, random_connections(pair.reduce, rng)) for cell in cells]
 
 
 def operation_variants(name: str, count: int, seed: int = 0) -> list[CellPair]:
-    """Variants of the operations of both cells."""
+    """Variants of the operations of both cells of a gallery entry.
+
+    Args:
+        name: of the entry.
+        count: number of variants.
+        seed: of the draws.
+    """
     pair, rng = GALLERY[name], np.random.default_rng(seed)
     change = partial(random_operations, operations=OPERATIONS)
     return [CellPair(cell, change(pair.reduce, rng)) for cell in distinct_variants(pair.normal, change, count, rng)]
 
 
 def spread_of(pairs: Sequence[CellPair], count: int) -> list[CellPair]:
-    """``count`` of them at equal distances in their order, the narrowest and the widest among them."""
+    """``count`` of ``pairs`` at equal distances in their order, the first and the last among them."""
     return [pairs[i] for i in np.linspace(0, len(pairs) - 1, count).round().astype(int)]
 
 
@@ -104,7 +116,12 @@ def base_study(settings: Settings) -> CellStudy:
 
 
 def run_studies(settings: Settings, studies: Mapping[str, CellStudy]) -> dict[str, Json]:
-    """Results by the studies' keys; each is kept under everything that decides it and never done twice."""
+    """Results by the studies' keys; each is kept under everything that decides it and never done twice.
+
+    Args:
+        settings: cache, executor and progress.
+        studies: by any keys.
+    """
     items = {key: Item(_digest(study), study.to_json()) for key, study in studies.items()}
     log = ItemLog(settings.cache / "cell-studies.jsonl")
     unique = list({item.key: item for item in items.values()}.values())
@@ -120,7 +137,14 @@ def _digest(study: CellStudy) -> str:
 def over_seeds(
     settings: Settings, cells: Sequence[Named], default_seeds: int = SEEDS, **changes: object
 ) -> dict[str, list[Json]]:
-    """Studies of every cell with every seed, by the cell's label."""
+    """Studies of every cell with every seed, by the cell's label.
+
+    Args:
+        settings: seeds, images, cache, executor and progress.
+        cells: what is studied.
+        default_seeds: number of seeds where the settings say none.
+        changes: fields of the study with other values.
+    """
     seeds, base = range(settings.seeds or default_seeds), base_study(settings)
     wanted = {
         f"{cell.label} {seed}": replace(base, cells=str(cell.pair), seed=seed, **changes)  # type: ignore[arg-type]

@@ -74,7 +74,12 @@ def in_order(cells: Sequence[Cell201]) -> Propose:
 
 
 def live_scores(settings: Settings, draw: int) -> tuple[list[Cell201], Scores]:
-    """The connected classes of cells, (A,), and their trace and kappa in one draw."""
+    """The connected classes of cells, (A,), and their trace and kappa in one draw.
+
+    Args:
+        settings: images, cache, executor and progress.
+        draw: its number.
+    """
     cells, _ = classes()
     scores = score_space(settings, ("trace", "kappa"), draw)
     live = np.array([NASBENCH201.is_connected(cell) for cell in cells])
@@ -90,7 +95,12 @@ def error_curves(searches: Sequence[Sequence[Evaluated]]) -> NDArray[np.float64]
 
 
 def plot_curves(curves: dict[str, NDArray[np.float64]], path: Path) -> None:
-    """Means with their standard errors over the evaluations."""
+    """Means with their standard errors over the evaluations.
+
+    Args:
+        curves: errors (seeds, evaluations) in percent, by label.
+        path: of the image.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")

@@ -299,16 +299,17 @@ class Answer(Found):
         if form not in (1, FORMAT):
             raise RunError(f"expected an answer of format 1 or {FORMAT} in {path}, got {form}.")
         try:
-            values = _from_first_form(values) if form == 1 else values
+            values = from_first_form(values) if form == 1 else values
             return cls(**{**values, "run": str(folder)})
-        except (ValidationError, TypeError, AttributeError) as error:
+        except (ValidationError, LookupError, TypeError, ValueError) as error:
             raise RunError(f"expected the answer of a search in {path}, got a damaged or altered file.") from error
 
 
-def _from_first_form(values: dict[str, Json]) -> dict[str, Json]:
+def from_first_form(values: dict[str, Json]) -> dict[str, Json]:
     """The values of an answer of format 1 under the names that they have now."""
     details, best = dict(values.get("details", {})), dict(values["best"])
     named = {field: details.pop(key) for key, field in NAMED_SINCE_1.items() if key in details}
-    if values.get("members"):
-        named["ensemble"] = best.pop("details", None)
+    if values.get("members") and "details" in best:
+        errors = best.pop("details")
+        named["ensemble"] = {name: errors[name] for name in EnsembleErrors.model_fields}
     return {**values, **named, "format": FORMAT, "best": best, "details": details}

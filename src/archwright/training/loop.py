@@ -44,7 +44,7 @@ class Position:
 
     @classmethod
     def at(cls, index: int, steps_per_epoch: int, epochs: int) -> Position:
-        """The position after ``index`` steps."""
+        """The position after ``index`` steps of a training of ``epochs`` epochs with ``steps_per_epoch`` each."""
         return cls(index // steps_per_epoch, index % steps_per_epoch, index, steps_per_epoch, epochs)
 
     @property
@@ -124,7 +124,7 @@ def drive(
 
 
 def step_seed(seed: int, index: int) -> int:
-    """The seed of step ``index``: well mixed, so that neighbouring seeds and steps share nothing."""
+    """The seed of step ``index`` in a training of ``seed``: neighbouring seeds and steps share nothing."""
     return int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
