@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.costs.clock import (
@@ -70,12 +70,28 @@ class TableResult(StageResult):
     references_ms: dict[int, float]
 
 
+class Place(Protocol):
+    """Where a search works. It is asked each time: limits are checked before there is a run folder."""
+
+    @property
+    def run(self) -> Run:
+        """That keeps the table and what is timed."""
+
+    @property
+    def progress(self) -> Progress:
+        """Where people read what is found."""
+
+    @property
+    def stop(self) -> Stop:
+        """Asked before every measurement."""
+
+
 @dataclass
 class DeviceTable:
     """Latencies and limits of one search.
 
     Attributes:
-        run: that keeps the table and what is timed.
+        place: where it works.
         spaces: of the networks by image size, the smallest first: all sizes that the images allow.
         given_limits: what is asked for, one answer each; empty where the table is to choose.
         timing: how latencies are measured.
@@ -84,9 +100,7 @@ class DeviceTable:
         verify: whether networks are timed here.
     """
 
-    run: Run
-    progress: Progress
-    stop: Stop
+    place: Place
     spaces: Mapping[int, StagedSpace[Any]]
     given_limits: list[dict[str, float]]
     timing: Timing
@@ -95,6 +109,11 @@ class DeviceTable:
     verify: bool = True
     _clocks: dict[int, Clock[Architecture]] = field(default_factory=dict)
     _problems: dict[int, StagedProblem] = field(default_factory=dict)
+
+    @property
+    def run(self) -> Run:
+        """That keeps the table and what is timed."""
+        return self.place.run
 
     # --- before the stage ---
 
@@ -132,7 +151,7 @@ class DeviceTable:
             choose_limits: milliseconds for a search that was given no limits; it may ask for :meth:`ends`, and where
                 there is one size only for the finished table.
         """
-        busy = self.given is None and say_if_busy(self.watch(min(self.spaces)), self.progress)
+        busy = self.given is None and say_if_busy(self.watch(min(self.spaces)), self.place.progress)
         return self.made(self._searched(choose_limits), choose_limits, busy=busy)
 
     def made(self, sizes: list[int], choose_limits: Callable[[], list[float]], *, busy: bool = False) -> TableResult:
@@ -159,13 +178,13 @@ class DeviceTable:
     def _say(self, sizes: list[int], reach: tuple[float, float], device: str, chosen: list[float]) -> None:
         least, most = reach
         which = "of this space" if len(self.spaces) == 1 else f"at {', '.join(f'{size} px' for size in sizes)}"
-        self.progress.say(f"Networks {which} take {least:.3g} to {most:.3g} ms on {device}.")
+        self.place.progress.say(f"Networks {which} take {least:.3g} to {most:.3g} ms on {device}.")
         if chosen:
             said = " and ".join(f"{limit:.3g} ms" for limit in chosen)
-            self.progress.say(f"No limit was given (--latency-ms): {said} are taken.")
+            self.place.progress.say(f"No limit was given (--latency-ms): {said} are taken.")
         for limit in (one.get("latency_ms", 0.0) for one in self.given_limits):
             if limit > most:
-                self.progress.say(f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms.")
+                self.place.progress.say(f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms.")
 
     def _searched(self, choose_limits: Callable[[], list[float]]) -> list[int]:
         """Sizes that are worth a look."""
@@ -178,10 +197,10 @@ class DeviceTable:
     def ends(self) -> tuple[dict[int, float], dict[int, float]]:
         """Milliseconds of the lightest and of the heaviest network at every size, by size; timed once."""
         log = self.run.items("sizes")
-        with self.progress.task("image sizes", len(self.spaces), len(log.done)) as bar:
+        with self.place.progress.task("image sizes", len(self.spaces), len(log.done)) as bar:
             for size, space in self.spaces.items():
                 if str(size) not in log.done:
-                    self.stop.check()
+                    self.place.stop.check()
                     ends = (space.lightest(), space.heaviest())
                     log.record(str(size), [quickest_round(self.watch(size, end)).median_ms for end in ends])
                     bar.advance()
@@ -205,10 +224,12 @@ class DeviceTable:
         """
         spaces = [self.spaces[size] for size in sizes or self.spaces]
         keys = {key for space in spaces for key in parts(space)}
-        with self.progress.task(what, TABLE_ROUNDS * (len(keys) + (networks and networks + 2 * len(spaces)))) as bar:
+        with self.place.progress.task(
+            what, TABLE_ROUNDS * (len(keys) + (networks and networks + 2 * len(spaces)))
+        ) as bar:
 
             def progress(done: int, total: int) -> None:
-                self.stop.check()  # every finished measurement is in the log
+                self.place.stop.check()  # every finished measurement is in the log
                 bar.advance()
 
             path = self.run.folder / "items" / f"{log}.jsonl"
@@ -219,7 +240,7 @@ class DeviceTable:
         if not self.verify:
             return {}
         if not measured_here(table):
-            self.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
+            self.place.progress.say(f"The table is of {table.provenance.device!r}: nothing is timed here.")
             return {}
         return {size: middle_round(self.watch(size, timing=table.timing)).median_ms for size in sizes}
 
@@ -271,8 +292,8 @@ class DeviceTable:
                 lambda architecture: self.watch(size, architecture, self.latency.timing),
                 self.spaces[size].lightest(),
                 reference,
-                self.progress,
-                self.stop,
+                self.place.progress,
+                self.place.stop,
                 self.run.items("timed"),
                 lambda architecture: f"{size} {architecture}",
             )

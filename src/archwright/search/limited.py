@@ -220,9 +220,7 @@ class LimitedSearch(Method):
         """Of the networks of ``spaces``, as the options say."""
         o, context = self.options, self.context
         return DeviceTable(
-            run=context.run,
-            progress=context.progress,
-            stop=context.stop,
+            place=context,
             spaces=spaces,
             given_limits=context.configuration.limit_sets if context.configuration.limits else [],
             timing=self.timing,
