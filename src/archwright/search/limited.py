@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from pydantic import BaseModel, Field
 
 from archwright.costs.clock import middle_round, stopwatch
-from archwright.costs.device_table import LATENCY_FILE, TIMED_ITEMS, DeviceTable, measured_here
+from archwright.costs.device_table import LATENCY_FILE, TIMED_ITEMS, DeviceTable, TableResult, measured_here
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
@@ -257,6 +257,9 @@ class LimitedSearch(Method):
         missing = [name for name in self._taken_over() if not (source.folder / name).is_file()]
         if missing:
             raise InputError(f"a run of {self.name} with a plan", f"{source.folder} without {missing[0]}")
+        chosen = TableResult.model_validate(source.stage_result("table")).chosen_limits_ms
+        if not chosen and not self.context.configuration.limits:
+            raise InputError("limits (--latency-ms)", f"none, where the run in {source.folder} was given its own")
         return source
 
     def _taken_over(self) -> tuple[str, ...]:

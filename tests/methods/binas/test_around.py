@@ -15,7 +15,10 @@ import torch.nn.functional as F
 from PIL import Image
 
 import archwright as aw
+from archwright.costs.clock import MARGIN
+from archwright.costs.device_table import DeviceTable
 from archwright.costs.limits import met
+from archwright.costs.measure import Timing
 from archwright.data import Batches
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted
@@ -37,11 +40,13 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
+from archwright.search.budget import Pace
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.engine import reopened
 from archwright.search.trained import TrainedNetwork, Trainer, networks_of
-from helpers.tiny_start import TINY, tiny_start, write_grey_photos
+from helpers.binas_plans import planned_run, space_of
+from helpers.tiny_start import TINY, SizedWatch, tiny_start, write_grey_photos
 from helpers.told import Told
 
 
@@ -221,6 +226,116 @@ def test_a_further_limit_tunes_only_for_itself(finished: Answer, tmp_path: Path)
     after = ItemLog(folder / "items" / "trained.jsonl").done
     assert {name: after[name] for name in before} == before
     assert [one.limits["latency_ms"] for one in result.models] == [*LIMITS, 1.2]
+
+
+# --- plans repeated, latencies measured anew --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def timed(photos: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    """A search that chose its own limits, with networks timed."""
+    return search(tmp_path_factory.mktemp("runs") / "timed", photos, limits={}, verify=True)
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_repeated_plan_gives_the_same_models(
+    verify: bool,
+    finished: Answer,
+    timed: Answer,
+    photos: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = timed if verify else finished
+    monkeypatch.setattr(Pace, "step_ms", None)  # no step is timed,
+    monkeypatch.setattr(DeviceTable, "make", None)  # and no block
+    limits = {} if verify else {"latency_ms": LIMITS}
+    again = search(tmp_path / "run", photos, limits=limits, verify=verify, plan_from=str(source.folder))
+    assert again.models == source.models
+    assert {name: one.accuracy for name, one in again.beside.items()} == {
+        name: one.accuracy for name, one in source.beside.items()
+    }
+    for name in ("table", "plan"):
+        assert Run.open(again.folder).stage_result(name) == Run.open(source.folder).stage_result(name)
+    for one, other in zip(again.models, source.models, strict=True):
+        assert (again.folder / one.model).read_bytes() == (source.folder / other.model).read_bytes()
+
+
+def test_plans_that_do_not_fit_are_refused(finished: Answer, photos: str, tmp_path: Path) -> None:
+    planned: dict[str, Any] = {"plan_from": str(finished.folder)}
+    with pytest.raises(InputError, match="a plan of the image sizes 20, got one of 16 px"):
+        search(tmp_path / "run", photos, image_size=20, **planned)
+    with pytest.raises(InputError, match=r"without artifacts.steps\.json"):
+        aw.search("binas", run=tmp_path / "run", data=photos, pretrained="none", **planned)
+    with pytest.raises(InputError, match=r"limits \(--latency-ms\).* its own"):
+        search(tmp_path / "run", photos, limits={}, **planned)
+    grown = planned_run(tmp_path / "plan", space_of(16, 2, 3))
+    with pytest.raises(InputError, match="different parts of the space"):
+        search(tmp_path / "run", photos, plan_from=grown)
+    assert not (tmp_path / "run").exists()
+
+
+def steady_ms(size: int, architecture: Any) -> float:
+    """What the steady clock shows of a network at a size, before the machine became slower."""
+    space = TINY.space(2, size)
+    return float(SizedWatch(space.build(architecture, space.scale), (3, size, size), Timing()).ms)
+
+
+@pytest.fixture(scope="module")
+def largest(photos: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    """A search whose one limit the whole network keeps at the largest size."""
+    limits = {"latency_ms": 1.1 * steady_ms(24, TINY.space(2, 24).heaviest())}
+    return search(tmp_path_factory.mktemp("runs") / "largest", photos, limits=limits, verify=True)
+
+
+LIGHT, WHOLE_MS = (steady_ms(24, one) for one in (TINY.space(2, 24).lightest(), TINY.space(2, 24).heaviest()))
+
+
+@pytest.mark.parametrize(
+    ("source", "slower", "before", "after"),
+    [
+        ("timed", 1.3, [16, 24], [16, 24]),
+        ("timed", 0.4, [16, 24], [24]),  # the whole network keeps even the tighter limit
+        ("timed", 1.1 * WHOLE_MS / LIGHT, [16, 24], [16]),  # nothing at 24 px keeps the looser one
+        ("largest", 1.3, [24], [16, 24]),  # where nothing was trained at 16 px but the floor
+    ],
+    ids=["the same sizes", "the smaller no longer", "the larger no longer", "one more"],
+)
+def test_latencies_measured_anew_leave_trainings_and_limits_and_a_further_limit_goes_by_them(
+    source: str,
+    slower: float,
+    before: list[int],
+    after: list[int],
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first: Answer = request.getfixturevalue(source)
+    folder, items = tmp_path / "run", tmp_path / "run" / "items"
+    shutil.copytree(first.folder, folder)
+    trained = (items / "trained.jsonl").read_bytes()
+    ends = ItemLog(items / "sizes.jsonl").done
+    assert strategy_of(first).table.result.sizes == before
+    monkeypatch.setattr(SizedWatch, "slower", slower)
+    result = aw.resume(folder, remeasure=True)
+    strategy = strategy_of(result)
+    assert strategy.table.result.sizes == after
+    assert (items / "trained.jsonl").read_bytes() == trained
+    assert [one.limits for one in result.models] == [one.limits for one in first.models]
+    for size, now in ItemLog(items / "sizes.jsonl").done.items():
+        assert now == pytest.approx([slower * ms for ms in ends[size]])
+    for one in result.models:
+        space = strategy.spaces[one.load().scale.image_size]
+        network = space.parse(one.architecture)
+        assert one.latency_ms == pytest.approx(steady_ms(space.scale.image_size, network))  # slower as it is now
+        assert one.predicted_latency_ms == pytest.approx(strategy.table.latency.predict(space, [network])[0])
+    further = 1.01 * steady_ms(after[0], TINY.space(2, after[0]).lightest()) / MARGIN
+    more = aw.resume(folder, latency_ms=[further])
+    assert [one.limits for one in more.models] == [*(one.limits for one in first.models), {"latency_ms": further}]
+    assert more.models[-1].latency_ms <= further
+    proposals = ItemLog(items / "proposals.jsonl").done[json.dumps({"latency_ms": further})]
+    for one in (Proposal.model_validate(one) for one in proposals):
+        assert steady_ms(one.image_size, strategy.spaces[one.image_size].parse(one.architecture)) <= further
 
 
 def test_a_limit_below_the_smallest_network_ends_it_before_training(photos: str, tmp_path: Path) -> None:
