@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from torch import nn
 
@@ -36,13 +38,25 @@ def counted_table(
 class SteadyWatch:
     """Instead of a measurement, which one busy moment can spoil: a microsecond for each hundred parameters."""
 
+    slower = 1.0
+    """How many times slower the machine became."""
+
     def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
         self.timing = timing
-        self.ms = sum(parameter.numel() for parameter in module.parameters()) / 1e5
+        self.ms = sum(parameter.numel() for parameter in module.parameters()) * self.slower / 1e5
 
     def times_ms(self, repeats: int) -> NDArray[np.float64]:
         """The same for every call."""
         return np.full(repeats, self.ms)
+
+
+@contextmanager
+def steady_clock() -> Iterator[None]:
+    """Every measurement, of blocks, networks and training steps, by :class:`SteadyWatch`."""
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("tables", "measure", "clock"):
+            patch.setattr(f"archwright.costs.{place}.Stopwatch", SteadyWatch)
+        yield
 
 
 SPREAD = np.repeat([0.9, 1.0, 1.5], (2, 7, 2))
