@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from archwright.costs.clock import BUSY_ROUNDS, MARGIN, ROUNDS, Clock, limit_above, say_if_busy, stopwatch
 from archwright.costs.measure import Stopwatch, Timing
@@ -18,6 +17,7 @@ from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.solvers.problem import Solution
 from helpers.binas_plans import space_of, table_of
+from helpers.latency_tables import SpreadWatch
 from helpers.told import Told
 
 SPACE = space_of()
@@ -26,22 +26,6 @@ PROBLEM = TABLE.costs(SPACE).problem(SPACE)
 DRAWN = PROBLEM.sample(3000, np.random.default_rng(0))
 COSTS = PROBLEM.evaluate(DRAWN)[1]["latency_ms"]
 LEAST, MOST = PROBLEM.cost_range("latency_ms")
-SPREAD = np.repeat([0.9, 1.0, 1.5], (2, 7, 2))
-"""Eleven calls: a tenth of them at .9 of the median or below, a tenth at 1.5 times it or above."""
-
-
-class Watch:
-    """Instead of a stopwatch: every round takes the next of some milliseconds, then the last of them."""
-
-    timing = Timing(repeats=len(SPREAD))
-
-    def __init__(self, *ms: float) -> None:
-        self.ms, self.rounds = ms, 0
-
-    def times_ms(self, repeats: int) -> NDArray[np.float64]:
-        """Of each call, (repeats,)."""
-        self.rounds += 1
-        return self.ms[min(self.rounds, len(self.ms)) - 1] * np.resize(SPREAD, repeats)
 
 
 def slowest(limits: dict[str, float]) -> Solution:
@@ -60,7 +44,7 @@ def predicted(architecture: Any) -> float:
 
 def device(factor: float, lightest: float = 1.0) -> Callable[[Any], Any]:
     """Stopwatches of a device where networks take ``factor`` times what the table says, the lightest ``lightest``."""
-    return lambda one: Watch((lightest if one == SPACE.lightest() else factor) * predicted(one))
+    return lambda one: SpreadWatch((lightest if one == SPACE.lightest() else factor) * predicted(one))
 
 
 @pytest.fixture
@@ -103,9 +87,9 @@ def test_one_slow_moment_costs_nothing(clock: Callable[..., Clock[Any]]) -> None
 
     def slow_once(one: Any) -> Any:
         if one == SPACE.lightest():
-            return Watch(LEAST)
+            return SpreadWatch(LEAST)
         times.append(1)
-        return Watch((9 if len(times) == 1 else 1) * predicted(one))
+        return SpreadWatch((9 if len(times) == 1 else 1) * predicted(one))
 
     solution, timed, steps = clock(slow_once).step_down(slowest, network, {"latency_ms": MOST / MARGIN}, LEAST)
     assert (steps, len(times)) == (0, 2)
@@ -117,7 +101,7 @@ def test_the_reference_is_made_ready_once(clock: Callable[..., Clock[Any]]) -> N
 
     def watch(one: Any) -> Any:
         made.append(one)
-        return Watch(2 * LEAST)
+        return SpreadWatch(2 * LEAST)
 
     timing = clock(watch)
     assert [timing.time(SPACE.heaviest()).median_ms for _ in range(3)] == pytest.approx([LEAST] * 3)
@@ -129,7 +113,9 @@ def test_the_reference_is_made_ready_once(clock: Callable[..., Clock[Any]]) -> N
 def test_the_middle_of_the_rounds_counts(clock: Callable[..., Clock[Any]]) -> None:
     rounds = (5.0, 1.0, 2.0)
     assert len(rounds) == ROUNDS
-    timed = clock(lambda one: Watch(LEAST) if one == SPACE.lightest() else Watch(*rounds)).time(SPACE.heaviest())
+    timed = clock(lambda one: SpreadWatch(LEAST) if one == SPACE.lightest() else SpreadWatch(*rounds)).time(
+        SPACE.heaviest()
+    )
     assert (timed.median_ms, timed.slowdown) == (2.0, 1.0)
 
 
@@ -162,7 +148,7 @@ def test_what_a_step_down_ends_with_is_kept_and_nothing_on_the_way(clock: Callab
 
 def test_a_network_that_seems_too_slow_is_timed_twice(clock: Callable[..., Clock[Any]]) -> None:
     slow_first = iter((9.0, 1.0, 9.0))
-    made = clock(lambda one: Watch(LEAST if one == SPACE.lightest() else next(slow_first)))
+    made = clock(lambda one: SpreadWatch(LEAST if one == SPACE.lightest() else next(slow_first)))
     assert made.timed(SPACE.heaviest(), limit=2.0).median_ms == 1.0
     assert made.time(SPACE.heaviest()).median_ms == 9.0
 
@@ -182,7 +168,7 @@ def test_a_stop_is_seen_before_anything_is_timed(clock: Callable[..., Clock[Any]
 def test_a_busy_machine_is_said(medians: tuple[float, ...], busy: bool) -> None:
     said = Told()
     assert len(medians) == BUSY_ROUNDS
-    watch: Any = Watch(*medians)
+    watch: Any = SpreadWatch(*medians)
     assert say_if_busy(watch, said) is busy
     assert any("--remeasure" in line for line in said.lines) is busy
 

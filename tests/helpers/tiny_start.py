@@ -47,9 +47,12 @@ TINY = Start(
 class SizedWatch:
     """Instead of a measurement: a microsecond for each thousand of parameters times input pixels."""
 
+    slower = 1.0
+    """How many times slower the machine became."""
+
     def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
         self.timing = timing
-        self.ms = sum(parameter.numel() for parameter in module.parameters()) * shape[1] ** 2 / 1e6
+        self.ms = sum(parameter.numel() for parameter in module.parameters()) * shape[1] ** 2 * self.slower / 1e6
 
     def times_ms(self, repeats: int) -> Any:
         """The same for every call."""

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from pydantic import BaseModel, Field
 
 from archwright.costs.clock import middle_round, stopwatch
-from archwright.costs.device_table import LATENCY_FILE, TIMED_ITEMS, DeviceTable, measured_here
+from archwright.costs.device_table import LATENCY_FILE, TIMED_ITEMS, DeviceTable, TableResult, measured_here
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
@@ -238,18 +238,22 @@ class LimitedSearch(Method):
 
     # --- before the run ---
 
-    def check_limited(self) -> None:
-        """Refuse limits, tables and plans that cannot be used; for :meth:`check` of a subclass."""
-        if self.timing.backend == "onnxruntime" or self.context.configuration.onnx:
-            self._require_onnx()
+    def check(self) -> None:
+        """Refuse images, options, limits, tables and plans that cannot be used, before anything is measured."""
+        c = self.context.configuration
+        if c.benchmark is not None:
+            raise InputError(f"a search on images (--data) with the method {self.name!r}", f"--benchmark {c.benchmark}")
+        self.check_own()
+        self.check_options()
+        if (self.timing.backend == "onnxruntime" or c.onnx) and not has_onnx():
+            raise missing_extra("onnxruntime", "onnx", "ONNX files and their latencies")
         self.strategy.check()
         if self.options.plan_from is not None:
             self.strategy.check_source(self._source())
         self.table.check()
 
-    def _require_onnx(self) -> None:
-        if not has_onnx():
-            raise missing_extra("onnxruntime", "onnx", "ONNX files and their latencies")
+    def check_options(self) -> None:
+        """Refuse settings that this method has no use for, or that do not go together; none by default."""
 
     def _source(self) -> Run:
         """The run whose plan is repeated."""
@@ -257,6 +261,9 @@ class LimitedSearch(Method):
         missing = [name for name in self._taken_over() if not (source.folder / name).is_file()]
         if missing:
             raise InputError(f"a run of {self.name} with a plan", f"{source.folder} without {missing[0]}")
+        chosen = TableResult.model_validate(source.stage_result("table")).chosen_limits_ms
+        if not chosen and not self.context.configuration.limits:
+            raise InputError("limits (--latency-ms)", f"none, where the run in {source.folder} was given its own")
         return source
 
     def _taken_over(self) -> tuple[str, ...]:

@@ -1,12 +1,13 @@
-"""The fast plan of BINAS on tiny images: limits kept, a looser one never worse, steps counted, plans repeated."""
+"""BINAS from scratch on tiny images: limits kept, a looser one never worse, steps counted, plans repeated; and its
+plans: time shared out, exact proposals within two resources, and growth by hand."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,28 +15,55 @@ import pytest
 import torch
 
 import archwright as aw
-from archwright.costs.measure import Latency
+from archwright.costs.additive import counted_costs
+from archwright.costs.device_table import DeviceTable
 from archwright.data import Augmentation
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, RunError
-from archwright.methods.binas.fast import FastPlan
-from archwright.methods.binas.latency import Clock, Timed
-from archwright.methods.binas.method import Binas
-from archwright.methods.binas.trunk import Trained, Trunk, pays
+from archwright.methods.binas import Binas
+from archwright.methods.binas.grow import (
+    FEWEST_STEPS,
+    GROWTH_STEPS,
+    STEP,
+    TRIED,
+    Grow,
+    GrownAnswer,
+    default_minutes,
+    growth,
+    wishes,
+    worth,
+)
 from archwright.models import load_classifier, load_model
 from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Answer
 from archwright.search.beside import PlainNetwork
+from archwright.search.budget import Pace
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
+from archwright.search.trained import TrainedNetwork, networks_of
+from archwright.solvers.problem import StagedChoice, StagedProblem
+from archwright.spaces.compact import Compact, CompactScale
 from archwright.training import Recipe
 from helpers.binas_plans import ALONE, PLAN, planned_run, space_of, table_of
+from helpers.latency_tables import watch_by
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
 SPACE = space_of()
 TABLE = table_of(SPACE)
 REACH = TABLE.predict(SPACE, [SPACE.lightest(), SPACE.heaviest()]).tolist()
 LIMITS = [0.9 * REACH[0] + 0.1 * REACH[1], 0.7 * REACH[0] + 0.3 * REACH[1]]
+
+
+def strategy_of(run: Run, **settings: Any) -> Grow:
+    """Of a search in a run; nothing is timed by default."""
+    values = {"method": "binas", "space": "compact", "data": GREY, "options": {"verify": False}, **settings}
+    found = Binas(Context(Configuration(**values), run, Device.choose("cpu", 1))).strategy
+    assert isinstance(found, Grow)
+    return found
+
+
+def answers_of(folder: Path) -> list[GrownAnswer]:
+    return [GrownAnswer.model_validate(one) for one in ItemLog(folder / "items" / "answers.jsonl").done.values()]
 
 
 @pytest.fixture(scope="module")
@@ -64,24 +92,24 @@ def test_every_limit_gets_a_model_within_it_and_a_looser_one_is_never_worse(fini
 
 
 def test_trainings_have_the_steps_of_the_plan(finished: Answer) -> None:
-    items = finished.folder / "items"
-    trained, steady = ItemLog(items / "trained.jsonl").done, ItemLog(items / "steady.jsonl").done
+    run = Run.open(finished.folder)
+    strategy, trained, steady = strategy_of(run), networks_of(run), networks_of(run, "steady")
     short = [one for name, one in trained.items() if name.startswith("candidate")]
     assert 2 <= len(short) <= 4
     for one in short:
-        assert one["steps"] == max(1, round(10 / len(short) / (one["costs"]["step_ms"] + 1)))
-    first, second = ItemLog(items / "answers.jsonl").done.values()
-    assert first["from"] == first["base"]
-    assert first["from"] in {one["name"] for one in short}
+        assert one.steps == max(1, round(10 / len(short) / (strategy.step_ms(one.architecture) + 1)))
+    first, second = answers_of(finished.folder)
+    assert first.source == first.base
+    assert first.source in {one.name for one in short}
     for answer, before, milliseconds in ((first, trained, 40), (second, steady, 20)):
-        new, still, source = trained[answer["trained"]], steady[answer["steady"]], before[answer["from"]]
-        steps = max(1, round(milliseconds / (new["costs"]["step_ms"] + 1)))
+        new, still, source = trained[answer.trained], steady[answer.steady], before[answer.source]
+        steps = max(1, round(milliseconds / (strategy.step_ms(new.architecture) + 1)))
         last = max(1, round(steps / 4))
-        assert new["architecture"] == still["architecture"]
-        assert still["steps"] - source["steps"] == max(1, steps - last)
-        assert new["steps"] - still["steps"] == last
-    assert second["from"] == first["steady"]
-    assert second["base"] == first["trained"]
+        assert new.architecture == still.architecture
+        assert still.steps - source.steps == max(1, steps - last)
+        assert new.steps - still.steps == last
+    assert second.source == first.steady
+    assert second.base == first.trained
 
 
 def test_the_plain_network_of_a_person_is_tried_wherever_it_fits(finished: Answer) -> None:
@@ -90,112 +118,123 @@ def test_the_plain_network_of_a_person_is_tried_wherever_it_fits(finished: Answe
     proposals = ItemLog(finished.folder / "items" / "proposals.jsonl").done
     assert list(proposals) == [json.dumps({"latency_ms": LIMITS[0]})]  # looser limits get what grows from the first
     assert predicted <= LIMITS[0]
-    assert str(by_hand) in {one["architecture"] for one in proposals[json.dumps({"latency_ms": LIMITS[0]})]}
+    assert str(by_hand) in proposals[json.dumps({"latency_ms": LIMITS[0]})]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A training that the trunk asked for."""
+    """A training that the strategy asked for."""
 
     log: str
-    what: dict[str, Any]
+    architecture: str
     recipe: Recipe
     steps: int
 
 
 @pytest.fixture
-def trunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Trunk, list[Asked]]:
-    """A trunk after the tighter limit's answer, and what it is asked to train from now on; nothing becomes better."""
-    folder = planned_run(tmp_path / "run", SPACE)
-    values = {"method": "binas", "space": "compact", "data": GREY, "options": {"verify": False}}
-    plan = Binas(Context(Configuration(**values), Run.open(Path(folder)), Device.choose("cpu", 1))).plan
-    assert isinstance(plan, FastPlan)
-    made, run = plan.trunk(PLAN), plan.context.run
-    one = made.propose({"latency_ms": LIMITS[0]}, PLAN)[0]
-    first = Trained("first", one["architecture"], 20, 90.0, np.full(4, 0.5), one["costs"], one["latency_ms"])
-    run.items("trained").record("first", first.to_json())
-    run.items("steady").record("still", replace(first, name="still").to_json())
-    record = {"trained": "first", "steady": "still", "from": "c", "base": "c", "how": "trained", "paid": True}
-    run.items("answers").record("the tighter limit", record)
+def grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Grow, list[Asked]]:
+    """A strategy after the tighter limit's answer, and what it trains from now on; nothing becomes better."""
+    run = Run.open(Path(planned_run(tmp_path / "run", SPACE)))
+    made = strategy_of(run)
+    first = TrainedNetwork(
+        name="first",
+        architecture=made.propose({"latency_ms": LIMITS[0]})[0],
+        image_size=8,
+        steps=20,
+        epochs=1,
+        validation_accuracy=90.0,
+        losses=[0.5] * 4,
+        weights="first",
+    )
+    run.items("trained").record("first", first.model_dump())
+    run.items("steady").record("still", first.model_copy(update={"name": "still"}).model_dump())
+    record = GrownAnswer(trained="first", steady="still", source="c", base="c", how="trained", paid=True)
+    run.items("answers").record("the tighter limit", record.model_dump())
     asked: list[Asked] = []
 
     def train(
         name: str,
         _network: Any,
-        what: dict[str, Any],
-        before: Trained,
+        architecture: str,
+        before: TrainedNetwork,
         recipe: Recipe,
         steps: int,
         log: str = "trained",
-    ) -> Trained:
-        asked.append(Asked(log, what, recipe, steps))
-        found = replace(before, name=name, architecture=what["architecture"], costs=what["costs"])
-        run.items(log).record(name, found.to_json())
+    ) -> TrainedNetwork:
+        asked.append(Asked(log, architecture, recipe, steps))
+        found = before.model_copy(update={"name": name, "architecture": architecture})
+        run.items(log).record(name, found.model_dump())
         return found
 
-    monkeypatch.setattr(made, "_train", train)
+    monkeypatch.setattr(made, "_trained", train)
     monkeypatch.setattr(made, "_larger", lambda *_: None)
-    monkeypatch.setattr("archwright.methods.binas.trunk.load_member", lambda _: SimpleNamespace(network=None))
+    monkeypatch.setattr(made.trainer, "load", lambda _: None)
     return made, asked
 
 
-def test_the_best_network_grows_and_where_that_does_not_pay_it_goes_on(
-    trunk: tuple[Trunk, list[Asked]],
-) -> None:
-    made, asked = trunk
+def test_the_best_network_grows_and_where_that_does_not_pay_it_goes_on(grow: tuple[Grow, list[Asked]]) -> None:
+    made, asked = grow
     log = made.context.run.items("answers")
-    tight = made.trained()["first"]
+    tight = networks_of(made.context.run)["first"]
     hows = []
     for limit in (LIMITS[1], 2 * LIMITS[1], 3 * LIMITS[1]):
-        log.record(str(limit), made.train_answer({"latency_ms": limit}, PLAN))
-        hows.append((log.done[str(limit)]["how"], log.done[str(limit)]["paid"]))
+        answer = made.train_answer({"latency_ms": limit})
+        log.record(str(limit), answer.model_dump())
+        hows.append((answer.how, answer.paid))
     assert hows == [("grown", False), ("trained", False), ("kept", True)]
     assert [one.log for one in asked] == ["steady", "trained"] * 2
     grown, annealed, same, _ = asked
-    assert grown.what == annealed.what
-    assert tight.costs["step_ms"] < grown.what["costs"]["step_ms"] <= PLAN.longest_grown_ms
-    assert grown.what["costs"]["latency_ms"] <= LIMITS[1]
-    assert same.what["architecture"] == tight.architecture
+    assert grown.architecture == annealed.architecture
+    assert made.step_ms(tight.architecture) < made.step_ms(grown.architecture) <= PLAN.longest_grown_ms
+    assert made.table.predicted(8, SPACE.parse(grown.architecture))["latency_ms"] <= LIMITS[1]
+    assert same.architecture == tight.architecture
     # steady and then to nothing; a network that goes on is warmed up, one that grows or anneals is not
     schedules = [("constant", 0.0), ("linear", 0.0), ("constant", 0.1), ("linear", 0.0)]
     assert [(one.recipe.schedule, one.recipe.warmup_epochs) for one in asked] == schedules
 
 
-def test_a_short_time_is_not_shared(trunk: tuple[Trunk, list[Asked]]) -> None:
-    made, asked = trunk
-    log = made.context.run.items("answers")
-    log.record("second", made.train_answer({"latency_ms": LIMITS[1]}, ALONE))
-    assert log.done["second"]["how"] == "kept"
+def test_a_short_time_is_not_shared(grow: tuple[Grow, list[Asked]]) -> None:
+    made, asked = grow
+    made.context.run.finish_stage("plan", ALONE.model_dump())
+    second = made.train_answer({"latency_ms": LIMITS[1]})
+    made.context.run.items("answers").record("second", second.model_dump())
+    assert second.how == "kept"
     assert not asked
-    further = made.train_answer({"latency_ms": 2 * LIMITS[1]}, ALONE)  # of a limit that came later: a time of its own
-    assert further["how"] == "grown"
-    steps = ALONE.steps(ALONE.growth_seconds, asked[0].what["costs"]["step_ms"])
+    further = made.train_answer({"latency_ms": 2 * LIMITS[1]})  # of a limit that came later: a time of its own
+    assert further.how == "grown"
+    steps = ALONE.steps(ALONE.growth_seconds, made.step_ms(asked[0].architecture))
     assert sum(one.steps for one in asked) == max(2, steps)
 
 
 def test_the_trunk_gets_a_short_time_whole(tmp_path: Path) -> None:
     plan = planned_run(tmp_path / "plan", SPACE, ALONE)
     found = aw.search("binas", run=tmp_path / "run", data=GREY, limits={"latency_ms": LIMITS}, plan_from=plan)
-    first, second = ItemLog(found.folder / "items" / "answers.jsonl").done.values()
-    trained = ItemLog(found.folder / "items" / "trained.jsonl").done
-    new, base = trained[first["trained"]], trained[first["base"]]
-    assert new["steps"] - base["steps"] == ALONE.steps(0.045, new["costs"]["step_ms"])
-    assert (second["how"], second["trained"]) == ("kept", first["trained"])
-    assert [one.architecture for one in found.models] == [new["architecture"]] * 2
+    first, second = answers_of(found.folder)
+    run = Run.open(found.folder)
+    trained = networks_of(run)
+    new, base = trained[first.trained], trained[first.base]
+    assert new.steps - base.steps == ALONE.steps(0.045, strategy_of(run).step_ms(new.architecture))
+    assert (second.how, second.trained) == ("kept", first.trained)
+    assert [one.architecture for one in found.models] == [new.architecture] * 2
     assert "kept" in found.insights[1]
 
 
-def test_the_network_of_a_person_is_the_trunk_unless_another_is_clearly_better(
-    trunk: tuple[Trunk, list[Asked]],
-) -> None:
-    made, _ = trunk
+def test_the_network_of_a_person_is_the_trunk_unless_another_is_clearly_better(grow: tuple[Grow, list[Asked]]) -> None:
+    made, _ = grow
     rng = np.random.default_rng(0)
     losses = rng.normal(1, 0.5, 400)
-    by_hand = Trained("hand", str(SPACE.plain(width=2)), 9, 80.0, losses, {}, 1.0)
-    lucky = replace(by_hand, name="lucky", architecture="a", losses=losses + rng.normal(-0.01, 1, 400))
-    better = replace(by_hand, name="better", architecture="b", losses=losses - 0.1, validation_accuracy=82.0)
-    best = replace(better, name="best", architecture="c", validation_accuracy=83.0)
-    worse = replace(better, name="worse", architecture="d", validation_accuracy=79.0)
+    others = [str(one) for one in (SPACE.plain(width=0), SPACE.plain(width=1), SPACE.plain(2, 0), SPACE.plain(2, 1))]
+    some = networks_of(made.context.run)["first"]
+
+    def network(name: str, architecture: str, own: Any, accuracy: float) -> TrainedNetwork:
+        known = {"losses": own.tolist(), "validation_accuracy": accuracy}
+        return some.model_copy(update={"name": name, "architecture": architecture, **known})
+
+    by_hand = network("hand", str(SPACE.plain(width=2)), losses, 80.0)
+    lucky = network("lucky", others[0], losses + rng.normal(-0.01, 1, 400), 80.0)
+    better = network("better", others[1], losses - 0.1, 82.0)
+    best = network("best", others[2], losses - 0.1, 83.0)
+    worse = network("worse", others[3], losses - 0.1, 79.0)
     assert made._first([by_hand, lucky, worse]).name == "hand"
     assert made._first([by_hand, better, lucky, best]).name == "best"
     assert made._first([worse, better]).name == "better"  # where it does not keep the limit
@@ -208,27 +247,33 @@ def test_a_plan_is_made_of_timed_steps_and_the_trunk_goes_by_it(
     plains = [SPACE.plain(1, 0), SPACE.plain(1, 2), SPACE.plain(2, 3)]
     sums = dict(zip((SPACE.cost(one, SPACE.scale).params for one in plains), steps.predict(SPACE, plains), strict=True))
 
-    def step_ms(_: FastPlan, network: torch.nn.Module) -> float:
+    def step_ms(_: Pace, network: torch.nn.Module, shape: tuple[int, int, int]) -> float:
+        assert shape == (1, 8, 8)
         return 7.0 if isinstance(network, PlainNetwork) else 3 * sums[sum(p.numel() for p in network.parameters())] + 2
 
-    monkeypatch.setattr(FastPlan, "_step_ms", step_ms)
-    monkeypatch.setattr(FastPlan, "_overhead_ms", lambda _: 1.0)
-    monkeypatch.setattr("archwright.methods.binas.tables.Tables.measured", lambda *_, **__: steps)
+    monkeypatch.setattr(Pace, "step_ms", step_ms)
+    monkeypatch.setattr(Grow, "_overhead_ms", lambda *_: 1.0)
+    monkeypatch.setattr(DeviceTable, "measured", lambda *_, **__: steps)
     run = Run.open(Path(planned_run(tmp_path / "run", SPACE)))
     run.event("started")
-    values = {"method": "binas", "space": "compact", "data": GREY, "minutes": 1.0, "limits": {"latency_ms": LIMITS}}
-    made = Binas(Context(Configuration(**values, options={"verify": False}), run, Device.choose("cpu", 1))).plan
-    assert isinstance(made, FastPlan)
-    plan = made.make()
+    made = strategy_of(run, minutes=1.0, limits={"latency_ms": LIMITS})
+    plan = made.plan()
     assert (plan.step_factor, plan.step_offset_ms) == pytest.approx((3.0, 2.0))
     assert (plan.limits, plan.beside, plan.overhead_ms, plan.plain_step_ms) == (2, True, 1.0, 8.0)
     assert plan.first_step_ms == pytest.approx(3 * steps.predict(SPACE, plains)[1] + 2)
     assert plan.steps_a_pass == len(made.context.task.data.train) / made.recipe.batch_size
     assert 0.3 * 60 * 0.05 < plan.seconds <= 0.94 * 60  # the processor's share of what is left
-    one = SPACE.heaviest()
-    (summed,) = steps.predict(SPACE, [one])
-    costs = made.trunk(plan).problem.evaluate(SPACE.to_choice(one))[1]
-    assert float(costs["step_ms"]) == pytest.approx(3 * summed + 2)
+    run.finish_stage("plan", plan.model_dump(mode="json"))
+    (summed,) = steps.predict(SPACE, [SPACE.heaviest()])
+    assert made.step_ms(str(SPACE.heaviest())) == pytest.approx(3 * summed + 2)
+
+
+def test_what_a_step_takes_beyond_the_timed_one_is_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pace, "step_ms", lambda *_: 5.0)
+    made = strategy_of(Run.open(Path(planned_run(tmp_path / "run", SPACE))))
+    for real, over in ((7.5, 2.5), (4.0, 0.0)):
+        monkeypatch.setattr(Pace, "real_step_ms", lambda *_, real=real: real)
+        assert made._overhead_ms(Pace(Device.choose("cpu", 1), 32)) == over
 
 
 def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
@@ -242,8 +287,9 @@ def test_few_photographs_are_shown_in_more_ways(tmp_path: Path) -> None:
     def augment(**values: Any) -> Any:
         configuration = Configuration(**{"method": "binas", "space": "compact", **values})
         run = Run.create(tmp_path / str(len(list(tmp_path.iterdir()))), {}, {})
-        plan = Binas(Context(configuration, run, Device.choose("cpu", 1))).plan
-        return plan.augment
+        strategy = Binas(Context(configuration, run, Device.choose("cpu", 1))).strategy
+        assert isinstance(strategy, Grow)
+        return strategy.augment(strategy.context.task.data)
 
     photographs = f"npz:{tmp_path / 'photos.npz'}"
     assert augment(data=photographs) == Augmentation(flip=True, zoom=0.6, colour=0.4)
@@ -297,9 +343,7 @@ def test_a_further_limit_trains_only_for_itself(finished: Answer, tmp_path: Path
 @pytest.mark.parametrize("verify", [True, False])
 def test_nothing_is_timed_where_nobody_asks_though_the_repeated_plan_was(verify: bool, tmp_path: Path) -> None:
     run = Run.open(Path(planned_run(tmp_path / "run", SPACE, reference_ms=1.0)))
-    values = {"method": "binas", "space": "compact", "data": GREY, "options": {"verify": verify}}
-    method = Binas(Context(Configuration(**values), run, Device.choose("cpu", 1)))
-    assert (method.tables.clock is not None) == verify
+    assert (strategy_of(run, options={"verify": verify}).table.clock(8) is not None) == verify
 
 
 def test_latencies_can_be_measured_again_without_training(
@@ -309,28 +353,14 @@ def test_latencies_can_be_measured_again_without_training(
     shutil.copytree(finished.folder, folder)
     trained = (folder / "items" / "trained.jsonl").read_bytes()
     slower = table_of(SPACE, ms_per_mega=1.1)
-    monkeypatch.setattr("archwright.methods.binas.tables.measure_table", lambda *_, **__: slower)
-    monkeypatch.setattr("archwright.methods.binas.tables.say_if_busy", lambda *_: False)
-    monkeypatch.setattr("archwright.methods.binas.tables.latency_of", lambda *_: Latency(1.0, 1.0, 1.0))
-    monkeypatch.setattr(Clock, "latency_of", lambda self, one: Latency(*[float(slower.predict(SPACE, [one])[0])] * 3))
-    monkeypatch.setattr(Clock, "time", by_table)
+    monkeypatch.setattr("archwright.costs.device_table.measure_table", lambda *_, **__: slower)
+    monkeypatch.setattr(DeviceTable, "watch", watch_by(slower))
     result = aw.resume(folder, remeasure=True)
     assert (folder / "items" / "trained.jsonl").read_bytes() == trained
     for one in result.models:
         expected = float(slower.predict(SPACE, [SPACE.parse(one.architecture)])[0])
         assert one.predicted_latency_ms == pytest.approx(expected)
         assert one.latency_ms == pytest.approx(expected)
-
-
-def by_table(self: Clock, architecture: Any) -> Timed:
-    ms = self.latency_of(architecture).median_ms
-    return Timed(median_ms=ms, low_ms=ms, high_ms=ms, slowdown=1.0, raw_median_ms=ms)
-
-
-def test_a_run_of_another_method_has_no_latencies_to_measure(tmp_path: Path) -> None:
-    run = Run.create(tmp_path / "run", {"method": "random", "data": GREY}, {})
-    with pytest.raises(InputError, match="measures latencies"):
-        aw.resume(run.folder, remeasure=True)
 
 
 @pytest.mark.parametrize(
@@ -380,17 +410,111 @@ def test_a_plan_of_other_networks_is_refused(plan_run: str, tmp_path: Path) -> N
         aw.search("binas", run=tmp_path / "run", data=GREY.replace("classes=2", "classes=3"), plan_from=plan_run)
 
 
-def network(losses: list[float], accuracy: float) -> Trained:
-    return Trained("n", "a", 1, accuracy, np.array(losses), {"latency_ms": 1.0}, 1.0)
+# --- who gets how much time, and what is worth trying -----------------------------------------------------------------
+
+FEW = Compact(
+    CompactScale(
+        image_size=8,
+        image_channels=1,
+        classes=2,
+        channels=8,
+        stage_factors=(1, 2),
+        stage_strides=(1, 2),
+        width_choices=(1.0, 2.0),
+        depths=(1, 2),
+        configurations=("cn_k3", "bb_k3"),
+    )
+)
+"""576 networks: few enough to go through."""
 
 
-def test_a_larger_network_pays_only_beyond_the_noise() -> None:
-    rng = np.random.default_rng(0)
-    old = rng.normal(1, 0.5, 400)
-    better, noise = old - 0.1, old + rng.normal(0, 1, 400)
-    assert pays(network(better.tolist(), 90.0), network(old.tolist(), 90.0))
-    assert not pays(network(better.tolist(), 89.0), network(old.tolist(), 90.0))
-    shifted = noise - noise.mean() + old.mean() - 0.01  # a gain of .01 with a noise of .05
-    assert not pays(network(shifted.tolist(), 91.0), network(old.tolist(), 90.0))
-    kept = json.loads(json.dumps(network(old.tolist(), 90.0).to_json()))
-    assert Trained.from_json(kept).loss == pytest.approx(old.mean(), abs=1e-5)
+@pytest.fixture(scope="module")
+def problem() -> StagedProblem:
+    costs = counted_costs(FEW) | table_of(FEW).costs(FEW)
+    return worth(FEW, (costs | table_of(FEW, True, 10.0).costs(FEW, STEP)).problem(FEW))
+
+
+def every(problem: StagedProblem) -> StagedChoice:
+    """All networks of the small space."""
+    found = []
+    plain, any_kind = [0], [0, 1]
+    for widths in itertools.product(range(2), range(2)):
+        for first, second in itertools.product(range(1, 3), range(1, 3)):
+            kinds = [plain, *[any_kind] * (first - 1), *[any_kind] * second]
+            for chosen in itertools.product(*kinds):
+                rows = np.full((2, 2), -1)
+                rows[0, :first], rows[1, :second] = chosen[:first], chosen[first:]
+                found.append(StagedChoice(np.array([first, second]), rows, np.array(widths)))
+    return StagedChoice(
+        *(np.stack([getattr(one, name) for one in found]) for name in ("depths", "configurations", "widths"))
+    )
+
+
+def test_the_time_is_shared_out_among_candidates_answers_and_the_plain_network() -> None:
+    plan = PLAN.model_copy(update={"seconds": 100.0, "steps_a_pass": 100.0, "plain_step_ms": 5.0, "least_step_ms": 2.0})
+    assert plan.shared  # the answers' 60 s are 10,000 steps of 5 + 1 ms: a hundred passes
+    assert 4 * plan.candidate_seconds(4) == pytest.approx(10.0)
+    assert plan.trunk_seconds == 2 * plan.growth_seconds == pytest.approx(40.0)
+    assert plan.plain_seconds == pytest.approx(30.0)
+    assert plan.plain_steps == 6000
+    assert plan.steps(plan.growth_seconds, 19.0) == 1000  # 20 s; of each step a millisecond is for images
+    assert plan.steps(1e-9, 10.0) == 1
+    assert plan.steps(plan.trunk_seconds, plan.longest_step_ms) == FEWEST_STEPS
+    assert plan.steps(plan.growth_seconds, plan.longest_grown_ms) == GROWTH_STEPS
+    without = plan.model_copy(update={"beside": False})
+    assert without.trunk_seconds + without.growth_seconds == pytest.approx(90.0)
+    assert plan.model_dump()["trunk_seconds"] == plan.trunk_seconds  # who gets what is written down
+
+
+def test_a_time_too_short_to_be_shared_is_the_first_answers() -> None:
+    changes = {"seconds": 100.0, "plain_step_ms": 5.0, "least_step_ms": 2.0}
+    plan = PLAN.model_copy(update={**changes, "steps_a_pass": 101.0})
+    assert not plan.shared
+    assert plan.trunk_seconds == plan.plain_seconds == pytest.approx(45.0)
+    assert plan.growth_seconds == pytest.approx(20.0)  # of a limit that comes later
+    assert plan.model_copy(update={"beside": False, "steps_a_pass": 1000.0}).trunk_seconds == pytest.approx(90.0)
+    few = PLAN.model_copy(update={**changes, "seconds": 10.0, "steps_a_pass": 1.0})  # seen 1,000 times in 6 s
+    assert few.longest_grown_ms < few.first_step_ms
+    assert not few.shared  # as nothing larger would have its thousand steps
+    little = PLAN.model_copy(update={"seconds": 1e-3, "limits": 1, "least_step_ms": 7.0})
+    assert little.longest_step_ms == little.longest_grown_ms == 7.0  # the quickest network is always looked at
+    assert little.plain_seconds == little.trunk_seconds
+
+
+def test_more_and_larger_images_get_more_minutes() -> None:
+    assert default_minutes(1079, 8) == 2
+    assert default_minutes(360, 32) == default_minutes(1000, 32) == 4
+    assert default_minutes(360, 32) < default_minutes(8000, 32) < default_minutes(8000, 64) <= 60
+
+
+def test_proposals_are_the_best_of_all_networks_within_the_limit_and_the_step(problem: StagedProblem) -> None:
+    networks = every(problem)
+    values, costs = problem.evaluate(networks)
+    plain = (networks.configurations != 1).all((1, 2))
+    limit = float(np.quantile(costs["latency_ms"], 0.4))
+    plan = PLAN.model_copy(update={"least_step_ms": float(np.quantile(costs[STEP], 0.5))})
+    for (_, only_plain), wish in zip(TRIED, wishes(FEW, problem, plan.longest_step_ms), strict=True):
+        found = wish.within({"latency_ms": limit})
+        fits = (costs["latency_ms"] <= limit) & (costs[STEP] <= wish.step_ms) & (plain | (not only_plain))
+        assert found.value == pytest.approx(values[fits].max())
+        assert found.costs["latency_ms"] <= limit
+        assert found.costs[STEP] <= wish.step_ms
+
+
+def test_wider_and_deeper_is_worth_more(problem: StagedProblem) -> None:
+    small, wide, deep = (FEW.to_choice(FEW.plain(*shape)) for shape in ((1, 0), (1, 1), (2, 0)))
+    value = {name: float(problem.evaluate(one)[0]) for name, one in (("small", small), ("wide", wide), ("deep", deep))}
+    assert value["wide"] == pytest.approx(value["small"] + 2)  # two stages, twice the width
+    assert value["deep"] > value["small"]
+
+
+def test_what_grows_contains_what_it_grew_from(problem: StagedProblem) -> None:
+    base = StagedChoice(np.array([1, 1]), np.array([[0, -1], [0, -1]]), np.array([1, 0]))
+    networks = every(problem)
+    values, costs = problem.evaluate(networks)
+    contains = (networks.widths >= base.widths).all(1)
+    contains &= (networks.configurations[:, :, 0] == 0).all(1)  # the base's blocks
+    for share in (0.5, 0.8, 1.0):
+        limit = float(np.quantile(costs["latency_ms"][contains], share))
+        found = growth(FEW, problem, base, float(costs[STEP].max())).within({"latency_ms": limit})
+        assert found.value == pytest.approx(values[contains & (costs["latency_ms"] <= limit)].max())

@@ -94,21 +94,16 @@ class Binas(LimitedSearch):
         if self.context.configuration.space != wanted:
             raise InputError(f"the space {wanted} with {asked}", repr(self.context.configuration.space))
 
-    def check(self) -> None:
-        """Everything that can be known before the first measurement."""
-        c = self.context.configuration
-        if c.benchmark is not None:
-            raise InputError("a search on images (--data) with the method 'binas'", f"--benchmark {c.benchmark}")
+    def check_options(self) -> None:
+        """Refuse options of another plan, and what small networks are not trained with."""
+        c, task = self.context.configuration, self.context.task
         if c.channels is not None or c.cells is not None:
             raise InputError("no --channels and --cells with the method 'binas'", "one of them", "Use --scale.")
         self.options.check_plan(c)
-        recipe = self.context.task.recipe
-        if recipe.drop_path or recipe.auxiliary_weight:
+        if task.recipe.drop_path or task.recipe.auxiliary_weight:
             raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
-        self.check_own()
-        if self.options.tune_autoaugment and isinstance(self.context.task.augmentation(), OwnAugmentation):
+        if self.options.tune_autoaugment and isinstance(task.augmentation(), OwnAugmentation):
             raise InputError("no AutoAugment (--tune-autoaugment) beside an augmentation of your own", c.augment)
-        self.check_limited()
 
     @property
     def counts_epochs(self) -> bool:

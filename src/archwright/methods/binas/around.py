@@ -165,12 +165,10 @@ class ChangesResult(StageResult):
     """What changes of the whole network cost: cross entropy on validation above the whole network's.
 
     Attributes:
-        base: cross entropy of the whole network, by size.
         depths: (S, D), of a stage cut to that depth; 0 where it has no such depth.
         blocks: (S, D, C), of a block with that configuration.
     """
 
-    base: dict[int, float]
     depths: list[list[float]]
     blocks: list[list[list[float]]]
 
@@ -429,23 +427,30 @@ class Around:
     def _trunk(self) -> TrunkResult:
         """Fine-tune the whole network at the largest size; validate it at every searched one."""
         size, steps, trainer = self.steps.trunk_size, self.steps.trunk_steps, self.trainer
-        space, known = self.spaces[size], networks_of(self.context.run)
+        space = self.spaces[size]
         if not trainer.file("trunk").is_file():
             network = trainer.load(self.floor(size).weights)
             trainer.train("trunk", network, size, steps)
             trainer.save("trunk", network, space.heaviest(), space)
             self.context.run.checkpoints("trained/trunk").clear()
-        network, found = trainer.load("trunk"), {}
-        for own in self.table.result.sizes:
-            name, seen = f"trunk-{own}", self.spaces[own]
-            if name not in known:
-                known[name] = trainer.keep(name, network, seen.heaviest(), seen, steps, weights="trunk")
-            found[own] = known[name].validation_accuracy
+        found = {own: self.trunk_at(own).validation_accuracy for own in self.table.result.sizes}
         shown = ", ".join(f"{accuracy:.1f} % at {own} px" for own, accuracy in found.items())
         self.context.progress.say(
             f"Fine-tuned at {size} px, the whole network has {shown} on validation; others start from it."
         )
         return TrunkResult(validation_accuracy=found)
+
+    def trunk_at(self, size: int) -> TrainedNetwork:
+        """The trunk at one size; validated once, also where the size is only searched since latencies were timed anew.
+
+        Args:
+            size: of the images.
+        """
+        name, space, known = f"trunk-{size}", self.spaces[size], networks_of(self.context.run)
+        if name in known:
+            return known[name]
+        network, steps = self.trainer.load("trunk"), self.steps.trunk_steps
+        return self.trainer.keep(name, network, space.heaviest(), space, steps, weights="trunk")
 
     def around(self, space: MbConv) -> ElasticSupernet:
         """The networks of ``space`` with the trunk's weights, narrower blocks matched to whole ones at its size."""
@@ -463,9 +468,7 @@ class Around:
         depths, blocks = np.zeros(space.shape[:2]), np.zeros(space.shape)
         for place, loss in zip(changes, losses[1:], strict=True):
             (depths if len(place) == 2 else blocks)[place] = max(LEAST_LOSS, loss - losses[0])
-        trained = networks_of(self.context.run)
-        base = {size: trained[f"trunk-{size}"].loss for size in sizes}
-        return ChangesResult(base=base, depths=depths.tolist(), blocks=blocks.tolist())
+        return ChangesResult(depths=depths.tolist(), blocks=blocks.tolist())
 
     @torch.no_grad()
     def losses(self, space: MbConv, choices: Sequence[StagedChoice]) -> NDArray[np.float64]:
@@ -513,10 +516,12 @@ class Around:
         return trainer.keep(name, network, architecture, space, self.steps.tuned_steps)
 
     def propose(self, limits: Limits) -> list[Proposal]:
-        """What is tuned for ``limits``; kept, as timing does not repeat."""
-        log, key = self.context.run.items("proposals"), json.dumps(limits)
+        """What is tuned for ``limits``; kept, as timing does not repeat.
+
+        Sizes that are no longer searched since latencies were timed anew are passed over.
+        """
+        log, key, sizes = self.context.run.items("proposals"), json.dumps(limits), self.table.result.sizes
         if key not in log.done:
-            sizes = self.table.result.sizes
             found = [one for one in (self._fitting(size, limits) for size in sizes) if one is not None]
             if not found:
                 raise InfeasibleError(
@@ -524,7 +529,8 @@ class Around:
                     "Raise the limit, or search on a quieter machine."
                 )
             log.record(key, [one.model_dump() for one in most_promising(found)])
-        return [Proposal.model_validate(one) for one in log.done[key]]
+        kept = [Proposal.model_validate(one) for one in log.done[key]]
+        return [one for one in kept if one.image_size in sizes]
 
     def _fitting(self, size: int, limits: Limits) -> Proposal | None:
         """The best network of one size that keeps ``limits``; None where there is none."""
@@ -546,7 +552,7 @@ class Around:
         """What is maximised at one size: minus what changes of the whole network cost."""
         found = ChangesResult.model_validate(self.context.run.stage_result("changes"))
         values = -np.array(found.blocks), -np.array(found.depths)
-        return self.table.costs(size).problem(self.spaces[size], *values, fixed_value=-found.base[size])
+        return self.table.costs(size).problem(self.spaces[size], *values, fixed_value=-self.trunk_at(size).loss)
 
     def _keep_fronts(self) -> None:
         """Write the union of the sizes' exact fronts: no network of any size is quicker and promises more."""
@@ -627,10 +633,11 @@ class Around:
         run, trained = self.context.run, networks_of(self.context.run)
         facts = FloorResult.model_validate(run.stage_result("floor"))
         start, tuned = facts.pretrained, TunedResult.model_validate(run.stage_result("train")).networks
+        sizes = self.table.result.sizes
         origin = f"{start['origin']}; licence: {start['licence']}; SHA-256 {start['sha256']}"
         sentences = [
             f"Started from {start['name']} ({origin}).",
-            *(self._sentence(trained[name]) for name in tuned),
+            *(self._sentence(trained[name]) for name in tuned if trained[name].image_size in sizes),
         ]
         details = {
             "plan": self.steps.model_dump(),
