@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,39 @@ def test_latency_limits_are_hard() -> None:
 def test_an_unknown_metric_is_refused_before_anything_runs() -> None:
     with pytest.raises(InputError, match="Did you mean 'snip'"):
         aw.search("hnas", data="digits", metric="snipp")
+
+
+OWN_SPACE = """
+from torch import nn
+import archwright as aw
+from own_layers import activation
+
+def build(architecture, scale):
+    width = architecture["width"]
+    layers = [nn.Conv2d(scale.image_channels, width, 3, stride=2), activation()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, scale.classes))
+
+SPACE = aw.ChoiceSpace({"width": [4, 6, 8, 10]}, build=build)
+"""
+
+
+def own_space(folder: Path, activation: str) -> str:
+    """The space of a script in ``folder``, whose networks have the activation that a file beside it says."""
+    folder.mkdir()
+    (folder / "own_layers.py").write_text(f"from torch import nn\n\nactivation = lambda: nn.{activation}()\n")
+    (folder / "own.py").write_text(OWN_SPACE)
+    return f"{folder / 'own.py'}:SPACE"
+
+
+def test_kept_scores_of_an_own_space_go_by_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = {"data": "digits", "epochs": 1, "final_epochs": 1, "evaluations": 1, "metric": "snip", "replicates": 1}
+    said: list[str] = []
+    monkeypatch.setattr("archwright.runs.progress.Progress.say", lambda self, text: said.append(text))
+    taken = []
+    for name, activation in (("first", "ReLU"), ("other", "Tanh"), ("again", "ReLU")):
+        monkeypatch.syspath_prepend(tmp_path / name)
+        sys.modules.pop("own_layers", None)
+        said.clear()
+        aw.search("hnas", space=own_space(tmp_path / name, activation), run=tmp_path / f"run-{name}", **digits)
+        taken.append(any("are taken from" in text for text in said))
+    assert taken == [False, False, True]

@@ -147,6 +147,11 @@ class Space(ABC, Generic[A]):
         return Scale(channels, cells, classes, image_size, image_channels)
 
     @property
+    def makers(self) -> tuple[Any, ...]:
+        """Classes and functions whose code makes the networks."""
+        return (type(self),)
+
+    @property
     def builds_networks(self) -> bool:
         """Whether :meth:`build` and :meth:`cost` work; a space without serves only a user's own function."""
         return True

@@ -95,6 +95,11 @@ class ChoiceSpace(Space[Choice]):
         return None if self._build else str(SpaceRef("choices", json.dumps(self.choices)))
 
     @property
+    def makers(self) -> tuple[Any, ...]:
+        """Also the user's function."""
+        return (type(self),) if self._build is None else (type(self), self._build)
+
+    @property
     def builds_networks(self) -> bool:
         """Whether the space was given a function that builds them."""
         return self._build is not None
