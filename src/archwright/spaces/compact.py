@@ -146,10 +146,9 @@ class Compact(StagedSpace[CompactArchitecture]):
         """Of a block."""
         return self._configurations
 
-    @property
-    def allowed(self) -> NDArray[np.bool_]:
-        """(S, D, C): all, but the first block, which sees the image, is plain."""
-        allowed = super().allowed
+    def _allowed(self) -> NDArray[np.bool_]:
+        """All, but the first block, which sees the image, is plain."""
+        allowed = super()._allowed()
         allowed[0, 0] = [one.kind == PLAIN for one in self.configurations]
         return allowed
 

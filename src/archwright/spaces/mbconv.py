@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -172,10 +171,9 @@ class MbConv(StagedSpace[MbConvArchitecture]):
         most = self.scale.stage_depths or (self.depths[-1],) * self.stages
         return tuple(tuple(depth for depth in self.depths if depth <= own) for own in most)
 
-    @cached_property
-    def allowed(self) -> NDArray[np.bool_]:
-        """(S, D, C): all, unless the scale has ``stage_kernels`` or ``full_stages``."""
-        allowed, scale = super().allowed, self.scale
+    def _allowed(self) -> NDArray[np.bool_]:
+        """All, unless the scale has ``stage_kernels`` or ``full_stages``."""
+        allowed, scale = super()._allowed(), self.scale
         full = np.array([expansion == scale.expansions[-1] for expansion, _, _ in self.configurations])
         allowed[: scale.full_stages] &= full
         for stage, kernel in enumerate(scale.stage_kernels):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from math import prod
 from typing import Any, ClassVar, Protocol
 
@@ -95,12 +96,15 @@ class StagedSpace(Space[A]):
     def configurations(self) -> tuple[Any, ...]:
         """What a block may be."""
 
-    @property
+    @cached_property
     def allowed(self) -> NDArray[np.bool_]:
-        """(S, D, C): whether a block at that place may have that configuration; all of them by default.
+        """(S, D, C): whether a block at that place may have that configuration; for reading only."""
+        allowed = self._allowed()
+        allowed.setflags(write=False)
+        return allowed
 
-        No block is allowed beyond the greatest depth of its stage.
-        """
+    def _allowed(self) -> NDArray[np.bool_]:
+        """A new array (S, D, C) of what is :attr:`allowed`: by default all up to the greatest depth of each stage."""
         most = np.array([depths[-1] for depths in self.stage_depths])
         present = np.arange(self.most_blocks) < most[:, None]
         return np.repeat(present[:, :, None], len(self.configurations), axis=2)
