@@ -217,7 +217,7 @@ class Hnas(ProposalSearch):
     @property
     def count(self) -> int:
         """No more than there are to choose from."""
-        return min(self.options.evaluations, len(self.boosted.pool)) if "boosted" in vars(self) else super().count
+        return min(self.options.evaluations, len(self.pool))
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The best of the pool by the parameters that Bayesian optimisation proposes."""

@@ -187,13 +187,38 @@ def score_architectures(
         stop: looked at between two chunks.
         progress: where to show how far it is.
     """
+    classes: dict[Architecture, int] = {}
+    member = [classes.setdefault(space.canonical(architecture), len(classes)) for architecture in architectures]
+    found = score_canonical(space, list(classes), request, executor=executor, log=log, stop=stop, progress=progress)
+    return found.of(member)
+
+
+def score_canonical(
+    space: Space[Any],
+    architectures: Sequence[Architecture],
+    request: ScoreRequest,
+    *,
+    executor: Executor,
+    log: ItemLog,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """As :func:`score_architectures` for architectures that are canonical and differ: each is scored as it is.
+
+    Args:
+        space: of the architectures.
+        architectures: A of them.
+        request: metrics, images, scale and draws.
+        executor: where chunks are scored.
+        log: finished chunks; those in it are not scored again.
+        stop: looked at between two chunks.
+        progress: where to show how far it is.
+    """
     request.check(load_data(request.data))
     if not architectures:
         raise InputError("at least one architecture to score", "none")
-    classes: dict[Architecture, int] = {}
-    member = [classes.setdefault(space.canonical(architecture), len(classes)) for architecture in architectures]
-    texts = [str(architecture) for architecture in classes]
-    size = chunk_size(list(classes))
+    texts = [str(architecture) for architecture in architectures]
+    size = chunk_size(architectures)
     items = []
     for replicate in range(request.replicates):
         for start in range(0, len(texts), size):
@@ -213,7 +238,7 @@ def score_architectures(
         for r in range(request.replicates)
     ]
     draws = np.stack(rows, axis=1)
-    return combine(find_proxies(request.metrics), draws[np.array(member)])
+    return combine(find_proxies(request.metrics), draws)
 
 
 def score_networks(networks: Sequence[nn.Module], request: ScoreRequest, progress: Progress | None = None) -> Scores:

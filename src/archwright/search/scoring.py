@@ -17,14 +17,14 @@ from archwright.execution.base import Executor, make_executor
 from archwright.proxies.engine import (
     ScoreRequest,
     chunk_size,
-    score_architectures,
+    score_canonical,
     score_chunk,
     scores_key,
     small_scale,
 )
 from archwright.proxies.score import Scores
 from archwright.references import SpaceRef
-from archwright.runs.files import read_json, write_json
+from archwright.runs.files import share_file
 from archwright.runs.run import runs_root
 from archwright.search.context import Context
 from archwright.search.method import Options
@@ -91,35 +91,35 @@ def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
     All of them where the space lists them, unless ``pool`` asks for fewer; elsewhere those of a random sample.
     """
     space: Any = context.task.space
-    found: dict[Architecture, None] = {}
     if options.pool == 0 and space.size <= MOST_POOLED and (every := space.enumerated()) is not None:
         classes = dict.fromkeys(space.canonical(one) for one in every)
-        return [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
-    rng = context.rng("pool")
-    for _ in range(options.pool or 2000):
-        found[space.canonical(feasible_start(context, rng))] = None
-    return list(found)
+        found = [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
+    else:
+        rng = context.rng("pool")
+        drawn = (feasible_start(context, rng) for _ in range(options.pool or 2000))
+        found = list(dict.fromkeys(map(space.canonical, drawn)))
+    if not found:
+        raise InputError("architectures that meet the limits", "none")
+    return found
 
 
 def score_pool(
     context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...], stage: str
 ) -> Scores:
-    """Scores of the pool, recorded chunk by chunk in the run; taken from an earlier run's where they are the same.
+    """Scores of the pool, recorded chunk by chunk in the run; an earlier run's where they are the same.
 
     Finished scores are kept for later runs beside the runs, under what they depend on; not those of a space whose code
-    is in no file. Without an executor of the user's, all processors share the work where there is enough of it.
+    is in no file. All runs with the same scores share one file. Without an executor of the user's, all processors share
+    the work where there is enough of it.
     """
-    if not pool:
-        raise InputError("architectures that meet the limits", "none")
     request, log = request_scores(context, options, metrics), context.run.items(stage)
     kept = _kept_scores(context, request, pool)
-    if kept is not None and kept.is_file():
-        for key, result in read_json(kept).items():
-            if key not in log.done:
-                log.record(key, result)
+    if kept is not None and kept.is_file() and not log.done:
+        share_file(kept, log.path)
+        log = context.run.items(stage)
         context.progress.say(f"The scores of {len(pool)} architectures are taken from {kept}.")
     with _scoring_executor(context, request, pool) as executor:
-        scores = score_architectures(
+        scores = score_canonical(
             context.task.space,
             pool,
             request,
@@ -129,7 +129,7 @@ def score_pool(
             progress=context.progress,
         )
     if kept is not None and not kept.is_file():
-        write_json(kept, log.done)
+        share_file(log.path, kept)
     return scores
 
 
@@ -158,7 +158,7 @@ def scoring_seconds(
 def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Path | None:
     """Where scores are kept for later runs, whether or not they are there yet; None where they cannot be."""
     key = scores_key(context.task.space, pool, request)
-    return None if key is None else runs_root() / "scores" / f"{key}.json"
+    return None if key is None else runs_root() / "scores" / f"{key}.jsonl"
 
 
 def _processes(context: Context, request: ScoreRequest, pool: list[Architecture]) -> int:
