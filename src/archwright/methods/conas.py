@@ -41,7 +41,7 @@ from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.search.answer import Found, LossRound, Term
 from archwright.search.driving import drive_stage
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice, StageResult
 from archwright.solvers.fourier import ParityFeatures, RecoverySettings, Round, search_by_rounds
@@ -225,7 +225,7 @@ class Rsps(SearchMethod):
         step = min(times)
         training = 0.0 if o.supernet else step * len(shared.batches) * o.supernet_epochs
         measuring = step / 3 * self.measurements * min(o.images, len(task.data.validation)) / o.supernet_batch
-        return training + measuring + self.final_rounds * Evaluator(self.context, "search").seconds_each()
+        return training + measuring + self.final_rounds * evaluation_seconds(self.context)
 
     def search_stages(self) -> list[Stage]:
         """Train, measure, choose; a supernet that is given is not trained again."""

@@ -19,7 +19,7 @@ from archwright.data import Batches
 from archwright.errors import InputError
 from archwright.runs.files import Json
 from archwright.search.driving import drive_stage
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import StageResult
 from archwright.training import Position, Stateful, Step
@@ -132,7 +132,7 @@ class GradientSearch(SearchMethod):
 
     def estimate_seconds(self) -> float:
         """The search and the final training."""
-        return self.search_seconds() + self.final_rounds * Evaluator(self.context, "search").seconds_each()
+        return self.search_seconds() + self.final_rounds * evaluation_seconds(self.context)
 
     def search_stages(self) -> list[Stage]:
         """One: search and discretise."""

@@ -33,12 +33,12 @@ from archwright.costs.measure import Timing, measure
 from archwright.data import Batches
 from archwright.ensembles import Averaged, Mean
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.nesbs_ensembles import DELTAS, EnsembleSearch, Inherited
+from archwright.methods.nesbs_ensembles import DELTAS, DrawOptions, EnsembleSearch, Inherited
 from archwright.runs.run import ItemLog
 from archwright.search.answer import Candidate, EnsembleErrors, Found, ScoredEnsemble
 from archwright.search.configuration import AbsolutePath
 from archwright.search.driving import drive_stage
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import keep_ensemble, train_answer
 from archwright.search.method import Method, Options, Stage
 from archwright.search.values import StageResult, Trained
@@ -61,24 +61,10 @@ TIMING = Timing(warm_up=2, repeats=10)
 SAMPLED = 500
 """Random architectures among which the lightest is taken to judge a latency limit."""
 
-SamplerName = Literal["svgd-rd", "mc", "uniform", "nes-rs", "deep"]
 
-
-class NesbsOptions(Options):
+class NesbsOptions(DrawOptions):
     """Options of NESBS; the defaults are the thesis' unless docs/nesbs.md says why not."""
 
-    size: int = Field(3, ge=2, description="n, members of the ensemble")
-    sampler: SamplerName = Field(
-        "svgd-rd", description="how ensembles are drawn: svgd-rd, mc, uniform, nes-rs or deep (one, n times)"
-    )
-    candidates: int = Field(5, ge=1, description="T, ensembles that are scored (svgd-rd: for each delta)")
-    delta: float | None = Field(None, description="diversity of svgd-rd; by default it is searched for")
-    delta_search: Literal["grid", "optuna"] = Field(
-        "grid", description="how: T ensembles at each of -0.75, -0.5, 0, 0.5, 1, or as many by Optuna in between"
-    )
-    svgd_steps: int = Field(1000, ge=1, description="L, iterations of svgd-rd")
-    temperature: float = Field(1.0, gt=0, description="tau of the posterior's softmax when ensembles are drawn")
-    pool: int = Field(12, ge=2, description="random architectures that nes-rs and deep choose from")
     mean: Mean = Field("probabilities", description="what is averaged: probabilities or logits")
     posterior: Literal["post-training", "best-response"] = Field(
         "post-training", description="fitted after the supernet's training, or with it (without KL)"
@@ -182,7 +168,7 @@ class Nesbs(Method):
     def estimate_seconds(self) -> float:
         """Supernet, posterior (which runs all operations) and members, from a few timed steps of one network."""
         task, o = self.context.task, self.options
-        epoch = Evaluator(self.context, "member-0").seconds_each() / task.recipe.epochs
+        epoch = evaluation_seconds(self.context) / task.recipe.epochs
         trained = 0.0 if o.supernet is not None else SHARE * o.supernet_epochs
         fitted = (1 - SHARE) * self._posterior_epochs() * len(self.space.operations) if self.needs_posterior else 0.0
         return epoch * (trained + fitted + o.size * task.final_recipe.epochs)
@@ -356,7 +342,7 @@ class Nesbs(Method):
         context, o = self.context, self.options
         with context.progress.task("networks with inherited weights", self._most_networks) as bar:
             inherited = self.inherited(seen=bar.advance, store=context.run.checkpoints("ensembles"))
-            search = EnsembleSearch(self, inherited)
+            search = EnsembleSearch(context, o, self.sampler(), inherited, self.fits)
             found = search.from_pool() if o.sampler in ("nes-rs", "deep") else search.from_sampler()
         return Drawn(
             chosen=self._chosen(found),
