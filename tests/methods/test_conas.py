@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.triangle_space import TriangleSpace
 
 from archwright.errors import InputError
 from archwright.methods import conas
@@ -21,6 +20,7 @@ from archwright.solvers.polynomial import Polynomial
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import spaces
 from archwright.spaces.subgraphs import Subgraphs, read_bits
+from helpers.triangle_space import TriangleSpace
 
 SMALL: dict[str, Any] = {
     "data": "random:classes=3,size=8,channels=1,count=150",

@@ -23,7 +23,7 @@ from archwright.proxies.engine import (
 )
 from archwright.runs.run import ItemLog
 from archwright.spaces.base import Scale
-from archwright.spaces.choice_space import Choice, ChoiceSpace
+from archwright.spaces.choice_space import ChoiceSpace, Combination
 from archwright.spaces.darts import DARTS
 from archwright.spaces.nasbench201 import NASBENCH201, cell_of
 
@@ -100,7 +100,7 @@ def test_bad_requests_are_refused(tmp_path: Path) -> None:
 
 def test_the_name_of_kept_scores_goes_by_values_that_code_takes_from_elsewhere() -> None:
     def space(width: int) -> ChoiceSpace:
-        def build(architecture: Choice, scale: Scale) -> nn.Module:
+        def build(architecture: Combination, scale: Scale) -> nn.Module:
             layers = [nn.Conv2d(scale.image_channels, width, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
             return nn.Sequential(*layers, nn.Linear(width, scale.classes))
 

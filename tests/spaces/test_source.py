@@ -10,13 +10,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from helpers.own_networks import plain
 
 from archwright.references import resolve
 from archwright.spaces.choice_space import ChoiceSpace
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.source import source_digest
 from archwright.spaces.width import WidthSpace
+from helpers.own_networks import plain
 
 
 @pytest.fixture
