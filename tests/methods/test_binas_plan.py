@@ -21,6 +21,7 @@ from archwright.methods.binas.plan import (
 )
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.compact import Compact, CompactScale
+from archwright.spaces.mbconv import SCALES, MbConv
 from helpers.binas_plans import PLAN, table_of
 
 SPACE = Compact(
@@ -138,3 +139,10 @@ def test_what_grows_contains_what_it_grew_from(problem: StagedProblem) -> None:
         limit = float(np.quantile(costs["latency_ms"][contains], share))
         found = growth(SPACE, problem, base, float(costs[STEP].max())).within({"latency_ms": limit})
         assert found.value == pytest.approx(values[contains & (costs["latency_ms"] <= limit)].max())
+
+
+def test_growing_leaves_the_space_as_it_is() -> None:
+    space = MbConv(SCALES["mbconv-8"])
+    size, problem = space.size, counted_costs(space).problem(space)
+    growth(space, problem, space.to_choice(space.lightest()), 1.0)
+    assert space.size == size

@@ -215,7 +215,7 @@ def growth(
         base: what grows.
         step_ms: how long a training step may take.
     """
-    allowed, depths = space.allowed, []
+    allowed, depths = space.allowed.copy(), []
     for stage, depth in enumerate(base.depths.tolist()):
         allowed[stage, :depth] = np.arange(allowed.shape[-1]) == base.configurations[stage, :depth, None]
         depths.append(tuple(d for d in space.depths if d >= depth))
