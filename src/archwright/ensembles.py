@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,7 +28,8 @@ from archwright.solvers.svgd import (
     ensemble_error,
     pairwise_disagreement,
 )
-from archwright.spaces.registry import spaces
+from archwright.spaces.base import Space
+from archwright.spaces.registry import find_space
 from archwright.strict import from_plain
 
 MANIFEST = "ensemble.json"
@@ -171,7 +172,7 @@ class Ensemble(Classifier):
         if not parts:
             raise InputError("at least one image to report on", "none")
         of_members, truth = list(np.concatenate(parts, axis=1)), np.concatenate(labels)
-        costs = [spaces.get(one.space).at_scale(one.scale).cost(one.architecture, one.scale) for one in self.members]
+        costs = [find_space(one.space).at_scale(one.scale).cost(one.architecture, one.scale) for one in self.members]
         mean, times = self._mean_of(of_members), self._times(timing)
         return EnsembleReport(
             error=ensemble_error([mean], truth),
@@ -211,8 +212,13 @@ class _Manifest:
     measured: dict[str, Json]
 
 
-def load_ensemble(folder: Path) -> Ensemble:
-    """The ensemble saved in ``folder``; a missing member is an error that names it."""
+def load_ensemble(folder: Path, space: Space[Any] | None = None) -> Ensemble:
+    """The ensemble saved in ``folder``; a missing member is an error that names it.
+
+    Args:
+        folder: with the members' files and their list.
+        space: of all members, as in :func:`archwright.load_model`.
+    """
     try:
         listed = from_plain(_Manifest, read_json(folder / MANIFEST), "an ensemble")
     except InputError as error:
@@ -226,5 +232,5 @@ def load_ensemble(folder: Path) -> Ensemble:
             f"no file {', '.join(missing)}",
             "Copy the whole folder.",
         )
-    members = tuple(load_member(inside(folder, name)) for name in listed.members)
+    members = tuple(load_member(inside(folder, name), space) for name in listed.members)
     return Ensemble(members, listed.mean, listed.measured)

@@ -7,7 +7,6 @@ class names) and what was measured. Loading executes nothing; ``load_model(path)
 from __future__ import annotations
 
 import json
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -197,26 +196,30 @@ class Model(Classifier):
         return export_onnx(self, Path(path))
 
 
-def load_classifier(path: Path | str) -> Classifier:
-    """What is saved at ``path``: an ``.onnx`` file, or anything :func:`load_model` takes."""
+def load_classifier(path: Path | str, space: Space[Any] | None = None) -> Classifier:
+    """What is saved at ``path``: an ``.onnx`` file, or anything :func:`load_model` takes, with ``space`` as there."""
     from archwright.export import OnnxClassifier
 
-    return OnnxClassifier(Path(path)) if Path(path).suffix == ".onnx" else load_model(path)
+    if Path(path).suffix != ".onnx":
+        return load_model(path, space)
+    if space is not None:
+        raise InputError(f"no space beside the ONNX file {path}", space.name, "Leave it out: the file needs none.")
+    return OnnxClassifier(Path(path))
 
 
 def load_model(path: Path | str, space: Space[Any] | None = None) -> Model | Ensemble:
     """What is saved at ``path``: a ``.safetensors`` file, an ensemble's folder, or a run, whose answer is taken.
 
-    Loading imports nothing that a file names: a space of your own is given as ``space``, unless it is registered or its
-    module is already imported. The one exception is a thinned network of your own, which is made by the function it was
-    searched with: its module is imported, and that is said on stderr.
+    Loading imports nothing that a file names: a space of your own (that of all members of an ensemble) is given as
+    ``space``, unless it is registered or its module is already imported. The one exception is a thinned network of your
+    own, which is made by the function it was searched with: its module is imported, and that is said on stderr.
     """
     from archwright.ensembles import MANIFEST, load_ensemble
 
     path = Path(path)
     if (path / "run.json").is_file():
         path = _model_of_run(Run.open(path))
-    return load_ensemble(path) if (path / MANIFEST).is_file() else load_member(path, space)
+    return load_ensemble(path, space) if (path / MANIFEST).is_file() else load_member(path, space)
 
 
 def load_member(path: Path, space: Space[Any] | None = None) -> Model:
@@ -251,11 +254,12 @@ def _space_of(text: str, path: Path) -> Space[Any]:
     named = SpaceRef.parse(text)
     if named.kind == "width":
         return _width_space(text, path)
-    if named.imports is not None and named.imports not in sys.modules:
+    own = named.object
+    if own is not None and not own.is_local and not own.is_imported:
         raise InputError(
             f"the space {text} of the model in {path}",
             "a process that has not imported it",
-            "Give it: archwright.load_model(path, space=...)",
+            "Give it: archwright.load_model(path, space=...), or archwright predict --space.",
         )
     try:
         return find_space(text)

@@ -64,6 +64,11 @@ class ObjectRef:
         """The file or module that resolving it imports."""
         return None if self.is_local else self.place
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether this process has imported the module, or run the file, that it is in."""
+        return (self.place if self.path is None else _module_of(self.path)) in sys.modules
+
     def absolute(self) -> ObjectRef:
         """With the whole path of its file, so that it is found from any folder."""
         return self if self.path is None else ObjectRef(absolute_path(self.place), self.name)
@@ -220,14 +225,20 @@ def _module(named: ObjectRef, what: str) -> ModuleType:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        return importlib.import_module(named.place) if named.path is None else _file(named.path.expanduser().resolve())
+        return importlib.import_module(named.place) if named.path is None else _file(named.path)
     except Exception as error:
         problem = f"{named.place} ({type(error).__name__}: {error})"
         raise InputError(f"a module or a Python file that can be imported for the {what}", problem) from error
 
 
+def _module_of(path: Path) -> str:
+    """The name that the module of a file gets: by its stem and its absolute path."""
+    path = path.expanduser().resolve()
+    return f"{_FILE}{path.stem}_{zlib.crc32(str(path).encode()):x}"
+
+
 def _file(path: Path) -> ModuleType:
-    name = f"{_FILE}{path.stem}_{zlib.crc32(str(path).encode()):x}"
+    name, path = _module_of(path), path.expanduser().resolve()
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

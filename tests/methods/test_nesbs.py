@@ -287,3 +287,8 @@ def test_it_searches_the_darts_space(tmp_path: Path) -> None:
     }
     found = search("nesbs", run=tmp_path / "run", **{**settings, "batch_size": 40, "delta": 1.0, "candidates": 1})
     assert len(found.members) == 2
+
+
+def test_what_draws_ensembles_does_not_know_the_method() -> None:
+    assert not hasattr(ensembles, "Nesbs")
+    assert "methods.nesbs import" not in Path(ensembles.__file__).read_text()

@@ -18,12 +18,21 @@ if TYPE_CHECKING:
 @click.command("predict", epilog="Example: archwright predict last photos/ --csv answers.csv")
 @click.argument("model")
 @click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--space", help="Space of a model whose space is your own: MODULE:OBJECT or FILE.py:OBJECT, which is imported."
+)
 @click.option("--top", type=COUNT, default=3, show_default=True, help="Classes to show.")
 @click.option("--csv", "table", type=click.Path(path_type=Path), help="Write classes and probabilities to this file.")
 @click.option("--skip-bad", is_flag=True, help="Leave out unreadable images instead of stopping.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def predict_command(
-    model: str, images: tuple[Path, ...], top: int, table: Path | None, skip_bad: bool, as_json: bool
+    model: str,
+    images: tuple[Path, ...],
+    space: str | None,
+    top: int,
+    table: Path | None,
+    skip_bad: bool,
+    as_json: bool,
 ) -> None:
     """Classify IMAGES (files, or folders of them) with MODEL: a .safetensors or .onnx file, a run, or 'last'."""
     from archwright.cli.view import print_json, show_predictions
@@ -31,13 +40,15 @@ def predict_command(
     from archwright.errors import InputError
     from archwright.models import load_classifier
     from archwright.runs.files import check_writable, write_atomic
+    from archwright.spaces.registry import find_space
     from archwright.terminal import say
 
     if table is not None:
         check_writable(table)
     paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
     found: list[Prediction] = []
-    for one in load_classifier(_place(model)).predictions(paths, top=top):
+    own = None if space is None else find_space(space)
+    for one in load_classifier(_place(model), own).predictions(paths, top=top):
         if not isinstance(one, InputError):
             found.append(one)
         elif skip_bad:

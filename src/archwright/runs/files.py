@@ -48,6 +48,22 @@ def write_atomic(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def share_file(source: Path, target: Path) -> None:
+    """Let ``target`` be the file ``source`` under a second name (a copy, where there are no links); never half-written.
+
+    For files that are complete: what is written to one of them later may or may not be in the other. A target that is
+    already there stays.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        write_atomic(target, source.read_bytes())
+    sync_folder(target.parent)
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename inside ``folder`` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -54,6 +54,7 @@ class ItemLog:
     """Finished work items of one stage, each on disk as soon as it is done."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._lines = JsonLines(path, sealed=True)
         self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
 

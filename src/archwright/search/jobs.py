@@ -34,6 +34,7 @@ from archwright.training import Accuracy, Position, Recipe, evaluate, train
 
 @lru_cache(maxsize=2)
 def _table(spec: str) -> Benchmark:
+    """The same for every look-up, also where a plug-in's loader reads its file each time."""
     return load_benchmark(spec)
 
 

@@ -16,7 +16,7 @@ from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import validated
 from archwright.search.context import Context
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import train_answer
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
@@ -225,7 +225,7 @@ class SearchMethod(Method):
         """
         if self.context.configuration.evaluate is not None:
             return None
-        return Evaluator(self.context, "search").seconds_each() * (self.rounds + self.final_rounds)
+        return evaluation_seconds(self.context) * (self.rounds + self.final_rounds)
 
     @property
     def final_rounds(self) -> float:

@@ -30,7 +30,7 @@ _ENUMERATED = 100_000
 
 
 @dataclass(frozen=True)
-class Choice(Architecture, Mapping[str, Any]):
+class Combination(Architecture, Mapping[str, Any]):
     """One value for each name, read like a dict (``architecture["depth"]``, ``dict(architecture)``), JSON as text."""
 
     text: str
@@ -48,10 +48,10 @@ class Choice(Architecture, Mapping[str, Any]):
         return len(json.loads(self.text))
 
 
-Build = Callable[[Choice, Scale], nn.Module]
+Build = Callable[[Combination, Scale], nn.Module]
 
 
-class ChoiceSpace(Space[Choice]):
+class ChoiceSpace(Space[Combination]):
     """All combinations of the given choices.
 
     Args:
@@ -74,7 +74,7 @@ class ChoiceSpace(Space[Choice]):
         self.choices = _checked(choices)
         self._build = build
         self._texts = {name: [json.dumps(value) for value in values] for name, values in self.choices.items()}
-        self._costs: dict[tuple[Choice, Scale], Cost] = {}
+        self._costs: dict[tuple[Combination, Scale], Cost] = {}
 
     @classmethod
     def from_spec(cls, named: SpaceRef) -> ChoiceSpace:
@@ -95,6 +95,11 @@ class ChoiceSpace(Space[Choice]):
         return None if self._build else str(SpaceRef("choices", json.dumps(self.choices)))
 
     @property
+    def makers(self) -> tuple[Any, ...]:
+        """Also the user's function."""
+        return (type(self),) if self._build is None else (type(self), self._build)
+
+    @property
     def builds_networks(self) -> bool:
         """Whether the space was given a function that builds them."""
         return self._build is not None
@@ -104,32 +109,33 @@ class ChoiceSpace(Space[Choice]):
         """How many combinations there are."""
         return math.prod(map(len, self.choices.values()))
 
-    def enumerated(self) -> Iterator[Choice] | None:
+    def enumerated(self) -> Iterator[Combination] | None:
         """All combinations, the last choice changing fastest."""
         if self.size > _ENUMERATED:
             return None
         ranges = [range(len(values)) for values in self.choices.values()]
-        return (self._choice(picks) for picks in itertools.product(*ranges))
+        return (self._combination(picks) for picks in itertools.product(*ranges))
 
     @property
     def decisions(self) -> dict[str, tuple[int, int]]:
         """One row a name, one column a value."""
         return {name: (1, len(values)) for name, values in self.choices.items()}
 
-    def _choice(self, picks: Iterable[int]) -> Choice:
+    def _combination(self, picks: Iterable[int]) -> Combination:
         """The architecture with these positions, one for each name."""
         pairs = zip(self._texts.items(), picks, strict=True)
-        return Choice("{" + ", ".join(f"{json.dumps(name)}: {texts[int(pick)]}" for (name, texts), pick in pairs) + "}")
+        values = ", ".join(f"{json.dumps(name)}: {texts[int(pick)]}" for (name, texts), pick in pairs)
+        return Combination("{" + values + "}")
 
-    def _picks(self, architecture: Choice) -> list[int]:
+    def _picks(self, architecture: Combination) -> list[int]:
         values = json.loads(architecture.text)
         return [texts.index(json.dumps(values[name])) for name, texts in self._texts.items()]
 
-    def sample(self, rng: np.random.Generator) -> Choice:
+    def sample(self, rng: np.random.Generator) -> Combination:
         """A uniformly random combination."""
-        return self._choice(int(rng.integers(len(values))) for values in self.choices.values())
+        return self._combination(int(rng.integers(len(values))) for values in self.choices.values())
 
-    def parse(self, text: str) -> Choice:
+    def parse(self, text: str) -> Combination:
         """The architecture written as a JSON object with one value for each name."""
         try:
             values = json.loads(text)
@@ -141,9 +147,9 @@ class ChoiceSpace(Space[Choice]):
         for name, texts in self._texts.items():
             if json.dumps(values[name]) not in texts:
                 raise InputError(f"one of {', '.join(texts)} for {name!r}", json.dumps(values[name]))
-        return self._choice(self._texts[name].index(json.dumps(values[name])) for name in self._texts)
+        return self._combination(self._texts[name].index(json.dumps(values[name])) for name in self._texts)
 
-    def encode(self, architecture: Choice) -> Encoding:
+    def encode(self, architecture: Combination) -> Encoding:
         """One-hot rows."""
         found: Encoding = {}
         for (name, (_, columns)), pick in zip(self.decisions.items(), self._picks(architecture), strict=True):
@@ -151,34 +157,34 @@ class ChoiceSpace(Space[Choice]):
             found[name][0, pick] = 1
         return found
 
-    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Choice:
+    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Combination:
         """The architecture of one-hot rows."""
         rows = self.check_encoding(encoding)
         for name, row in rows.items():
             if row.sum() != 1:
                 raise InputError(f"exactly one choice for {name!r}", str(int(row.sum())))
-        return self._choice(int(row[0].argmax()) for row in rows.values())
+        return self._combination(int(row[0].argmax()) for row in rows.values())
 
-    def neighbours(self, architecture: Choice) -> list[Choice]:
+    def neighbours(self, architecture: Combination) -> list[Combination]:
         """Every architecture that differs in one value."""
         picks = self._picks(architecture)
         return [
-            self._choice([*picks[:slot], other, *picks[slot + 1 :]])
+            self._combination([*picks[:slot], other, *picks[slot + 1 :]])
             for slot, values in enumerate(self.choices.values())
             for other in range(len(values))
             if other != picks[slot]
         ]
 
-    def crossover(self, first: Choice, second: Choice, rng: np.random.Generator) -> Choice:
+    def crossover(self, first: Combination, second: Combination, rng: np.random.Generator) -> Combination:
         """Each value from one of the parents."""
         pairs = zip(self._picks(first), self._picks(second), strict=True)
-        return self._choice([pair[int(rng.integers(2))] for pair in pairs])
+        return self._combination([pair[int(rng.integers(2))] for pair in pairs])
 
-    def canonical(self, architecture: Choice) -> Choice:
+    def canonical(self, architecture: Combination) -> Combination:
         """Itself: nothing is known of which choices come to the same."""
         return architecture
 
-    def is_connected(self, architecture: Choice) -> bool:
+    def is_connected(self, architecture: Combination) -> bool:
         """Always."""
         return True
 
@@ -186,7 +192,7 @@ class ChoiceSpace(Space[Choice]):
         """Unknown; an image needs at least a pixel."""
         return 1
 
-    def build(self, architecture: Choice, scale: Scale) -> Network:
+    def build(self, architecture: Combination, scale: Scale) -> Network:
         """What the user's function makes of it."""
         if self._build is None:
             raise InputError(
@@ -198,7 +204,7 @@ class ChoiceSpace(Space[Choice]):
             raise InputError("a torch module from the space's build function", type(network).__name__)
         return network if isinstance(network, Network) else OwnNetwork(network)
 
-    def cost(self, architecture: Choice, scale: Scale) -> Cost:
+    def cost(self, architecture: Combination, scale: Scale) -> Cost:
         """Counted on the network, built without memory (on torch's ``meta`` device)."""
         key = (architecture, scale)
         if key not in self._costs:

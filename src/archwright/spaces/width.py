@@ -130,6 +130,11 @@ class WidthSpace(Space[Width]):
 
     # --- the network ---
 
+    @property
+    def makers(self) -> tuple[Any, ...]:
+        """Also a user's own function."""
+        return (type(self),) if self.is_known else (type(self), resolve(self.network, "network"))
+
     def whole(self) -> Network:
         """The network with all its channels, as it is made; of a user's own, with the weights it comes with."""
         if self.is_known:

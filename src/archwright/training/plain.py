@@ -149,6 +149,7 @@ def train(
         stop: polled before every step.
         on_epoch: called with the number and metrics of an epoch when it ends.
         on_step: called with its position after every step.
+        length: of a training of one epoch whose steps are counted as it goes.
     """
     network.to(device)
     if recipe.channels_last:

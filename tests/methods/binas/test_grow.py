@@ -43,6 +43,7 @@ from archwright.search.context import Context
 from archwright.search.trained import TrainedNetwork, networks_of
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.compact import Compact, CompactScale
+from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.training import Recipe
 from helpers.binas_plans import ALONE, PLAN, planned_run, space_of, table_of
 from helpers.latency_tables import watch_by
@@ -518,3 +519,10 @@ def test_what_grows_contains_what_it_grew_from(problem: StagedProblem) -> None:
         limit = float(np.quantile(costs["latency_ms"][contains], share))
         found = growth(FEW, problem, base, float(costs[STEP].max())).within({"latency_ms": limit})
         assert found.value == pytest.approx(values[contains & (costs["latency_ms"] <= limit)].max())
+
+
+def test_growing_leaves_the_space_as_it_is() -> None:
+    space = MbConv(SCALES["mbconv-8"])
+    size, problem = space.size, counted_costs(space).problem(space)
+    growth(space, problem, space.to_choice(space.lightest()), 1.0)
+    assert space.size == size

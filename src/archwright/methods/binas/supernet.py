@@ -46,6 +46,7 @@ from archwright.runs.files import Json, write_json
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate
 from archwright.search.context import Context
+from archwright.search.driving import drive_stage
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.limited import PlainSteps, Summary
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Stage
@@ -58,7 +59,8 @@ from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
 from archwright.supernets.measure import Norms, Outcome, measure, recalibrated
-from archwright.training import Position, Recipe, drive, train
+from archwright.supernets.train import SharedTraining, new_elastic_supernet
+from archwright.training import Recipe, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer
 
@@ -451,9 +453,7 @@ class SupernetWork:
 
     def new_supernet(self) -> ElasticSupernet:
         """With the initial weights of the seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.context.configuration.seed)
-            return ElasticSupernet(self.space).to(self.context.device.torch)
+        return new_elastic_supernet(self.space, seed=self.context.configuration.seed, device=self.context.device.torch)
 
     def model(self, network: Network, architecture: MbConvArchitecture) -> Model:
         """A network of the space with the data's preprocessing."""
@@ -515,43 +515,27 @@ class SupernetWork:
     def trained(self) -> ElasticSupernet:
         """The trained supernet, for measuring and cutting out."""
         path = self.artifacts / FILE_NAME
-        supernet = load_supernet(path, ElasticSupernet(self.space), self.context.task.data.fingerprint)
-        return supernet.to(self.context.device.torch).eval()
+        return load_supernet(path, self.new_supernet(), self.context.task.data.fingerprint).eval()
 
     def train_supernet(self, recipe: Recipe) -> SupernetResult:
         """Fine-tune all sub-networks together, from the heaviest one's weights and towards its answers."""
-        context, run = self.context, self.context.run
-        start, fingerprint = run.artifact("start.safetensors"), context.task.data.fingerprint
-        supernet = load_supernet(start, ElasticSupernet(self.space), fingerprint).to(context.device.torch).train()
-        batches, optimizer = self.batches(recipe), make_optimizer(supernet.parameters(), recipe)
-        schedule = recipe.learning_rate()
-
-        def step(position: Position) -> Mapping[str, float | Tensor]:
-            images, labels = batches.get(position.epoch, position.step)
-            for group in optimizer.param_groups:
-                group["lr"] = schedule(position)
-            logits = supernet(images, self._paths(position.index, len(images)))
-            loss = self._loss(logits, images, labels, recipe)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if recipe.clip:
-                nn.utils.clip_grad_norm_(supernet.parameters(), recipe.clip)
-            optimizer.step()
-            return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
-
-        with context.progress.task("supernet", recipe.epochs * len(batches)) as bar:
-            history = drive(
-                step,
-                {"supernet": supernet, "optimizer": optimizer},
-                epochs=recipe.epochs,
-                steps_per_epoch=len(batches),
-                seed=context.configuration.seed,
-                checkpoints=run.checkpoints("supernet"),
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-                on_epoch=run.on_epoch("supernet"),
-            )
-        save_supernet(supernet, fingerprint, run.artifact(FILE_NAME))
+        context, fingerprint = self.context, self.context.task.data.fingerprint
+        supernet = load_supernet(context.run.artifact("start.safetensors"), self.new_supernet(), fingerprint)
+        training = SharedTraining(
+            supernet,
+            self.batches(recipe),
+            lambda position, images: self._paths(position.index, images),
+            make_optimizer(supernet.parameters(), recipe),
+            recipe.learning_rate(),
+            loss=lambda logits, images, labels: self._loss(logits, images, labels, recipe),
+            clip=recipe.clip,
+            memory_format=torch.contiguous_format,
+        )
+        steps = len(training.batches)
+        history = drive_stage(
+            context, "supernet", training.step, training.state, epochs=recipe.epochs, steps_per_epoch=steps
+        )
+        save_supernet(supernet, fingerprint, context.run.artifact(FILE_NAME))
         return SupernetResult(training_accuracy=history[-1]["accuracy"], loss=history[-1]["loss"])
 
     def _paths(self, index: int, count: int) -> StagedChoice:
