@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from archwright.costs.clock import Clock, middle_round, stopwatch
 from archwright.costs.limits import check_reachable, met
-from archwright.costs.measure import Timing, measure
+from archwright.costs.measure import Stopwatch, Timing
 from archwright.data import Batches
 from archwright.ensembles import Averaged, Mean
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods.nesbs_ensembles import DELTAS, DrawOptions, EnsembleSearch, Inherited
-from archwright.runs.run import ItemLog
 from archwright.search.answer import Candidate, EnsembleErrors, Found, ScoredEnsemble
 from archwright.search.configuration import AbsolutePath
 from archwright.search.driving import drive_stage
@@ -57,7 +57,11 @@ SHARE = 0.7
 POSTERIOR_EPOCHS, POSTERIOR_STEPS = 20, 500
 """The thesis' 20 epochs are some 2,300 steps on CIFAR-10; few images need more epochs for alpha to move at all."""
 SCORED_BATCH = 256
-TIMING = Timing(warm_up=2, repeats=10)
+TIMED_CALLS = 20
+"""Calls behind a latency."""
+REFERENCE = "reference"
+"""Where the log of latencies has that of the lightest member."""
+Members = tuple[Architecture, ...]
 SAMPLED = 500
 """Random architectures among which the lightest is taken to judge a latency limit."""
 
@@ -156,12 +160,11 @@ class Nesbs(Method):
                     f"{error} (One of {self.options.size} members; limits are on their sum.)"
                 ) from error
         if latency is not None:
-            drawn = [one for one in (self.space.sample(rng) for _ in range(SAMPLED)) if self.space.is_connected(one)]
-            least = self._timed([min(drawn, key=lambda one: task.costs(one, ("macs",))["macs"])])
+            least = middle_round(self._watch((self._lightest,))).median_ms
             if least > latency:
                 raise InfeasibleError(
                     f"no ensemble of {self.options.size} meets latency_ms <= {latency * self.options.size:.6g}: the "
-                    f"lightest of {len(drawn)} random members alone takes {least:.3g} ms here. Raise the limit, or "
+                    f"lightest of {SAMPLED} random members alone takes {least:.3g} ms here. Raise the limit, or "
                     "lower --size, --channels or --cells."
                 )
 
@@ -365,7 +368,7 @@ class Nesbs(Method):
         costs = [task.costs(one, limits) for one in members] if limits else []
         if limits and not met(limits, {name: sum(cost[name] for cost in costs) for name in limits}):
             return False
-        return latency is None or sum(self.latency([one]) for one in members) <= latency
+        return latency is None or sum(self.clock.timed((one,)).median_ms for one in members) <= latency
 
     def _chosen(self, scored: Sequence[ScoredEnsemble]) -> ScoredEnsemble:
         """The one of least loss; under a latency limit, of those that keep it as one network."""
@@ -375,31 +378,49 @@ class Nesbs(Method):
             return by_loss[0]
         times = []
         for one in by_loss:
-            times.append(self.latency([self.space.parse(text) for text in one.architectures]))
-            if times[-1] <= limit:
-                return one.model_copy(update={"latency_ms": times[-1]})
+            timed = self.clock.timed(tuple(self.space.parse(text) for text in one.architectures), limit)
+            if timed.within(limit):
+                return one.model_copy(update={"latency_ms": timed.median_ms})
+            times.append(timed.median_ms)
         raise InfeasibleError(
             f"none of {len(scored)} scored ensembles meets latency_ms <= {limit:g} as one network; the quickest takes "
             f"{min(times):.3g} ms, more than its members one by one. Raise the limit."
         )
 
-    def latency(self, members: Sequence[Architecture]) -> float:
-        """Milliseconds of the members as one network, timed here once and kept in the run."""
-        key = " ".join(str(self.space.canonical(one)) for one in members)
-        if key not in self._latencies.done:
-            self._latencies.record(key, self._timed(members))
-        return float(self._latencies.done[key])
+    # --- latency ---
+
+    @property
+    def timing(self) -> Timing:
+        """How ensembles are timed."""
+        return Timing(threads=self.context.device.threads, repeats=TIMED_CALLS, processor=self.context.device.name)
 
     @cached_property
-    def _latencies(self) -> ItemLog:
-        return self.context.run.items("latency")
+    def _lightest(self) -> Architecture:
+        """Of some random architectures."""
+        rng, task = self.context.rng("lightest"), self.context.task
+        drawn = [one for one in (self.space.sample(rng) for _ in range(SAMPLED)) if self.space.is_connected(one)]
+        lightest: Architecture = min(drawn, key=lambda one: task.costs(one, ("macs",))["macs"])
+        return lightest
 
-    def _timed(self, members: Sequence[Architecture]) -> float:
-        """The same of untrained weights, whose values do not change the time."""
+    def _watch(self, members: Members) -> Stopwatch:
+        """Of the members as one network, with untrained weights, whose values do not change the time."""
         scale = self.context.task.scale
         networks: list[nn.Module] = [self.space.build(one, scale) for one in members]
         network = networks[0] if len(networks) == 1 else Averaged(networks, self.options.mean)
-        return measure(network, (scale.image_channels, scale.image_size, scale.image_size), TIMING).median_ms
+        return stopwatch(network, scale, self.timing)
+
+    @cached_property
+    def clock(self) -> Clock[Members]:
+        """Times members and ensembles; the lightest of some random members is what they are compared by."""
+        context, reference = self.context, (self._lightest,)
+        log = context.run.items("latency")
+        if REFERENCE not in log.done:
+            log.record(REFERENCE, middle_round(self._watch(reference)).median_ms)
+        reference_ms = float(log.done[REFERENCE])
+        return Clock(self._watch, reference, reference_ms, context.progress, context.stop, log, self._key)
+
+    def _key(self, members: Members) -> str:
+        return " ".join(str(self.space.canonical(one)) for one in members)
 
     # --- the members ---
 

@@ -23,6 +23,7 @@ from pydantic import Field
 from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
+from archwright.costs.measure import Timing
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.methods.darts import descend_weights, first_order_step, second_order_step
@@ -155,6 +156,11 @@ class RartsWidth(GradientSearch):
             network = refer(network)
             values = {**values, "options": {**values["options"], "network": network}}
         return {"space": str(SpaceRef("width", network)), **values}
+
+    @property
+    def timing(self) -> Timing:
+        """How latencies are measured."""
+        return self.removal.timing
 
     # --- what is searched ---
 

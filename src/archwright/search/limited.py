@@ -24,9 +24,10 @@ from archwright.costs.measure import Timing, measure
 from archwright.costs.tables import LatencyTable
 from archwright.data.augmentation import Augment
 from archwright.device import Device
+from archwright.ensembles import Ensemble
 from archwright.errors import InputError, missing_extra
 from archwright.export import has_onnx
-from archwright.models import load_member
+from archwright.models import load_model
 from archwright.runs.files import Json, inside, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
@@ -543,6 +544,7 @@ def timing_of(run: Run) -> Timing:
 
 def _clock(folder: Path, one: Candidate, timing: Timing) -> Callable[[], float]:
     """Times a saved network."""
-    model = load_member(inside(folder, one.model or ""))
-    watch = stopwatch(model.network, model.scale, timing)
+    model = load_model(inside(folder, one.model or ""))
+    scale = model.members[0].scale if isinstance(model, Ensemble) else model.scale
+    watch = stopwatch(model.network, scale, timing)
     return lambda: middle_round(watch).median_ms
