@@ -60,7 +60,7 @@ class BinasOptions(Options):
     )
     plan_from: AbsolutePath | None = Field(
         None,
-        description="run folder of an earlier search whose tables and plan are repeated step by step (fast, pretrained)",
+        description="run of an earlier search whose tables and plan are repeated step by step (fast, pretrained)",
     )
     supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
     supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")
