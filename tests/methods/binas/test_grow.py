@@ -47,6 +47,7 @@ from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.training import Recipe
 from helpers.binas_plans import ALONE, PLAN, planned_run, space_of, table_of
 from helpers.latency_tables import watch_by
+from helpers.told import Told
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
 SPACE = space_of()
@@ -362,6 +363,40 @@ def test_latencies_can_be_measured_again_without_training(
         expected = float(slower.predict(SPACE, [SPACE.parse(one.architecture)])[0])
         assert one.predicted_latency_ms == pytest.approx(expected)
         assert one.latency_ms == pytest.approx(expected)
+
+
+def test_limits_that_the_search_chose_stay_when_latencies_are_measured_again(
+    plan_run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = aw.search("binas", run=tmp_path / "run", data=GREY, plan_from=plan_run)
+    slower = table_of(SPACE, ms_per_mega=1.1)
+    monkeypatch.setattr("archwright.costs.device_table.measure_table", lambda *_, **__: slower)
+    monkeypatch.setattr(DeviceTable, "watch", watch_by(slower))
+    result = aw.resume(first.folder, remeasure=True)
+    assert [one.limits for one in result.models] == [one.limits for one in first.models]
+    assert result.reachable_ms == tuple(slower.predict(SPACE, [SPACE.lightest(), SPACE.heaviest()]))
+    limit = 3 * max(one.limits["latency_ms"] for one in first.models)
+    more = aw.resume(first.folder, latency_ms=[limit])
+    assert [one.limits["latency_ms"] for one in more.models][:-1] == [one.limits["latency_ms"] for one in first.models]
+    strategy, new = strategy_of(Run.open(first.folder)), answers_of(first.folder)[-1]
+    grown = SPACE.parse(networks_of(Run.open(first.folder))[new.trained].architecture)
+    assert strategy.table.predicted(8, grown)["latency_ms"] == slower.predict(SPACE, [grown])[0] <= limit
+
+
+def test_the_quickest_is_taken_with_a_warning_where_nothing_keeps_a_limit_as_timed_now(
+    finished: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, said = tmp_path / "run", Told()
+    shutil.copytree(finished.folder, folder)
+    monkeypatch.setattr("archwright.costs.device_table.measure_table", lambda *_, **__: TABLE)
+    by_kind = {str(SPACE.lightest()): 1.0}  # what else the machine does slows all but the lightest network
+    monkeypatch.setattr(DeviceTable, "watch", watch_by(TABLE, lambda one: by_kind.get(str(one), 50.0)))
+    result = aw.resume(folder, remeasure=True, progress=said)
+    assert sum("nothing keeps" in line and "--remeasure" in line for line in said.lines) == len(LIMITS)
+    pool = strategy_of(Run.open(folder)).pool()
+    quickest = min((SPACE.parse(one.architecture) for one in pool), key=lambda one: TABLE.predict(SPACE, [one])[0])
+    assert {one.architecture for one in result.models} == {str(quickest)}
+    assert all(one.latency_ms > one.limits["latency_ms"] for one in result.models)
 
 
 @pytest.mark.parametrize(
