@@ -4,10 +4,10 @@
     python benchmarks/golden.py compare FOLDER     # at another one, on the same machine
 
 Each search is a command line with fixed seeds whose times are not measured: plans and latency tables are the counted
-ones in ``golden/``. What is compared: the bytes of all weights of every file (a file may be moved), and ``result.json`` but for
-what is named in ``NOT_COMPARED`` and ``ON_PURPOSE``: times, paths and fields that were changed on purpose. Weights
-depend on the processor and on versions of libraries, so nothing recorded is kept in the repository. Exit code 1 where
-something differs.
+ones in ``golden/``. What is compared: the bytes of all weights of every file (a file may be moved), and
+``result.json`` but for what is named in ``NOT_COMPARED`` and ``ON_PURPOSE``: times, paths and fields that were changed
+on purpose. Weights depend on the processor and on versions of libraries, so nothing recorded is kept in the repository.
+Exit code 1 where something differs.
 """
 
 from __future__ import annotations
