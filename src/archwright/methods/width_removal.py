@@ -17,6 +17,7 @@ from pydantic import Field
 from archwright.costs.clock import MARGIN, Clock, Timed, middle_round, stopwatch
 from archwright.costs.limits import Reachable, check_numbers, met
 from archwright.costs.measure import Stopwatch, Timing
+from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods.gradients import GradientOptions
 from archwright.search.answer import Spread
@@ -97,6 +98,11 @@ def least_count(least: int, most: int, good: Callable[[int], bool]) -> int:
     return high
 
 
+def timing_on(device: Device) -> Timing:
+    """How latencies of whole and thinned networks are measured: on the device that trains them."""
+    return Timing(threads=device.threads, processor=device.name)
+
+
 @dataclass
 class Removal:
     """Removes channels of the network of ``space`` that have ``scores``."""
@@ -110,12 +116,6 @@ class Removal:
     def limits(self) -> dict[str, float]:
         """Upper limits on the thinned network."""
         return self.context.configuration.single_limits if self.context.configuration.limits else {}
-
-    @property
-    def timing(self) -> Timing:
-        """How latencies are measured."""
-        device = self.context.device
-        return Timing(threads=device.threads, processor=device.name)
 
     @cached_property
     def least(self) -> NDArray[np.int64]:
@@ -241,9 +241,8 @@ class Removal:
 
     def _watch(self, width: Width) -> Stopwatch:
         whole = width == self.space.full
-        return stopwatch(
-            self.space.whole() if whole else self.space.build(width, self.space.scale), self.space.scale, self.timing
-        )
+        network = self.space.whole() if whole else self.space.build(width, self.space.scale)
+        return stopwatch(network, self.space.scale, timing_on(self.context.device))
 
     def time(self) -> TimeResult:
         """The whole network and the thinnest; a limit below the latter is refused."""
