@@ -212,12 +212,13 @@ class _Manifest:
     measured: dict[str, Json]
 
 
-def load_ensemble(folder: Path, space: Space[Any] | None = None) -> Ensemble:
+def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: bool = False) -> Ensemble:
     """The ensemble saved in ``folder``; a missing member is an error that names it.
 
     Args:
         folder: with the members' files and their list.
         space: of all members, as in :func:`archwright.load_model`.
+        allow_import: as in :func:`archwright.load_model`.
     """
     try:
         listed = from_plain(_Manifest, read_json(folder / MANIFEST), "an ensemble")
@@ -232,5 +233,5 @@ def load_ensemble(folder: Path, space: Space[Any] | None = None) -> Ensemble:
             f"no file {', '.join(missing)}",
             "Copy the whole folder.",
         )
-    members = tuple(load_member(inside(folder, name), space) for name in listed.members)
+    members = tuple(load_member(inside(folder, name), space, allow_import) for name in listed.members)
     return Ensemble(members, listed.mean, listed.measured)

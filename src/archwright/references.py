@@ -25,6 +25,8 @@ _FILE = "archwright_user_"
 _OF_FILES = ("folder", "npz", "kept", "nb201", "nb101", "nats")
 """Kinds of images and tables that take a path."""
 _objects: dict[str, Any] = {}
+_resolved: set[str] = set()
+"""References that were used in this process."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +213,13 @@ def resolve(text: str, what: str) -> Any:
     found = _attribute(_module(named, what), named.name)
     if found is None:
         raise InputError(f"an object {named.name!r} in {named.place} as {what}", "none of that name")
+    _resolved.add(text)
     return found
+
+
+def was_resolved(text: str) -> bool:
+    """Whether this process has used the reference ``text`` before, by its user's own wish."""
+    return text in _resolved
 
 
 def _attribute(owner: Any, name: str) -> Any:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--top", type=COUNT, default=3, show_default=True, help="Classes to show.")
 @click.option("--csv", "table", type=click.Path(path_type=Path), help="Write classes and probabilities to this file.")
 @click.option("--skip-bad", is_flag=True, help="Leave out unreadable images instead of stopping.")
+@click.option("--allow-import", is_flag=True, help="Run the module of yours that MODEL names, where it names one.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def predict_command(
     model: str,
@@ -32,6 +33,7 @@ def predict_command(
     top: int,
     table: Path | None,
     skip_bad: bool,
+    allow_import: bool,
     as_json: bool,
 ) -> None:
     """Classify IMAGES (files, or folders of them) with MODEL: a .safetensors or .onnx file, a run, or 'last'."""
@@ -48,7 +50,7 @@ def predict_command(
     paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
     found: list[Prediction] = []
     own = None if space is None else find_space(space)
-    for one in load_classifier(_place(model), own).predictions(paths, top=top):
+    for one in load_classifier(_place(model), own, allow_import=allow_import).predictions(paths, top=top):
         if not isinstance(one, InputError):
             found.append(one)
         elif skip_bad:

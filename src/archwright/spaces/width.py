@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.errors import InputError
+from archwright.imports import check_shape
 from archwright.references import ObjectRef, SpaceRef, resolve
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.channel_groups import Channels
@@ -99,6 +100,9 @@ class WidthSpace(Space[Width]):
                 f"a network among {', '.join(NETWORKS)}, or your own as MODULE:FUNCTION or FILE.py:FUNCTION",
                 repr(network),
             )
+        own = ObjectRef.find(network)
+        if own is not None and not own.is_local:
+            check_shape(own, "network")
         usual = Scale(channels=NETWORKS[network].channels if self.is_known else 1, cells=1)
         self.scales = {"small": usual, "paper": usual}  # type: ignore[misc]
         self.scale = scale or usual
