@@ -152,11 +152,16 @@ class Ensemble(Classifier):
         listed = {"format": FORMAT, "mean": self.mean, "members": names, "measured": self.measured}
         write_json(Path(folder) / MANIFEST, listed)
 
-    def export(self, path: Path | str) -> float:
-        """Write one ONNX graph with all members, checked against PyTorch; the largest difference of a probability."""
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write one ONNX graph with all members, checked against PyTorch; the largest difference of a probability.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
         from archwright.export import export_onnx
 
-        return export_onnx(self, Path(path))
+        return export_onnx(self, Path(path), overwrite)
 
     def report(self, batches: Iterable[tuple[Tensor, Tensor]], timing: Timing | None = None) -> EnsembleReport:
         """What ensemble and members do on ``batches`` of preprocessed images and labels, and what they cost.

@@ -17,10 +17,15 @@ from torch import Tensor
 from archwright.ensembles import Ensemble
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.models import Classifier, Facts, Model
+from archwright.paths import check_output
 from archwright.runs.files import write_atomic
 
 TOLERANCE = 1e-4
 """Largest difference of a class probability between ONNX Runtime and PyTorch."""
+
+
+MARK = b"\n\narchwright\x12"
+"""The key of our facts as an ONNX file has it in its metadata."""
 
 
 def has_onnx() -> bool:
@@ -33,7 +38,7 @@ def has_onnx() -> bool:
     return True
 
 
-def export_onnx(model: Model | Ensemble, path: Path) -> float:
+def export_onnx(model: Model | Ensemble, path: Path, overwrite: bool = False) -> float:
     """Write a model as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
 
     An ensemble is one graph with all its members.
@@ -44,7 +49,8 @@ def export_onnx(model: Model | Ensemble, path: Path) -> float:
 
     Args:
         model: one network or an ensemble.
-        path: of the file; an existing one is replaced.
+        path: of the file.
+        overwrite: whether another file than one that this function wrote may be replaced.
 
     Returns:
         The largest difference of a class probability between ONNX Runtime and PyTorch on random images.
@@ -53,6 +59,7 @@ def export_onnx(model: Model | Ensemble, path: Path) -> float:
         raise missing_extra("onnx", "onnx", "exporting ONNX files")
     import onnx
 
+    check_output(path, MARK, overwrite)
     how = model.preprocessing
     example = torch.randn(
         4, how.image_channels, how.image_size, how.image_size, generator=torch.Generator().manual_seed(0)

@@ -20,16 +20,18 @@ from archwright.data.request import DataRequest, load_data
 from archwright.device import Device
 from archwright.errors import InputError
 from archwright.execution.base import make_executor
+from archwright.paths import check_output
 from archwright.proxies.engine import ScoreRequest, score_architectures, score_networks
 from archwright.proxies.score import Scores
 from archwright.references import DataRef, resolve
-from archwright.runs.files import check_writable
 from archwright.runs.progress import Progress, logged
 from archwright.runs.run import ItemLog, runs_root
 from archwright.spaces.base import Architecture, Space
 from archwright.spaces.registry import find_space
 from archwright.spaces.staged import StagedSpace
 
+TABLE_MARK = b'"provenance"'
+"""In every latency table, and in what an interrupted measurement leaves."""
 METRICS = ("grad", "snip", "trace", "kappa")
 
 
@@ -139,6 +141,7 @@ def latency(
     networks: int = FEWEST_NETWORKS,
     validation_networks: int = 0,
     out: Path | str | None = None,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Latencies:
     """Measure every block of a space on this machine, for searches under a latency limit.
@@ -156,6 +159,7 @@ def latency(
         networks: random ones that the correction for whole networks is fitted on.
         validation_networks: others it is tried on.
         out: where to write the table; in the runs folder by default. An interrupted measurement goes on there.
+        overwrite: whether another file than a latency table may be replaced there.
         progress: where to show what happens.
 
     Example:
@@ -175,8 +179,10 @@ def latency(
     named = measured.named_scale(scale, classes, image_size, image_channels)
     chosen = measured.at_scale(named if width is None else named.changed(width=width))
     path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)
-    check_writable(path)
-    log = path.with_suffix(".jsonl")
+    log = path.with_name(f"{path.name}.part.jsonl")
+    read = [] if not isinstance(data, str) else DataRequest(data, 0).needs
+    check_output(path, TABLE_MARK, overwrite, map(Path, read))
+    check_output(log, TABLE_MARK, overwrite)
     with logged(progress).task("measuring", 0) as bar:
         table = measure_table(
             chosen,

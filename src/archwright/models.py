@@ -21,6 +21,7 @@ from archwright.data import Preprocessing
 from archwright.data.images import BAD_IMAGE, opened
 from archwright.errors import InputError, RunError
 from archwright.imports import require_permission
+from archwright.paths import refuse_foreign
 from archwright.references import SpaceRef
 from archwright.runs.files import (
     Json,
@@ -177,8 +178,15 @@ class Model(Classifier):
             "measured": self.measured,
         }
 
-    def save(self, path: Path) -> None:
-        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON."""
+    def save(self, path: Path, overwrite: bool = False) -> None:
+        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON.
+
+        Args:
+            path: of the file.
+            overwrite: whether other files than a model's may be replaced in these two places.
+        """
+        refuse_foreign(path, b'"archwright"', overwrite)
+        refuse_foreign(path.with_suffix(".json"), b'"preprocessing"', overwrite)
         facts = self.facts()
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
         write_atomic(path, safetensors_bytes(state, metadata={"archwright": json.dumps(facts)}))
@@ -190,11 +198,16 @@ class Model(Classifier):
         self.network.eval()
         return torch.softmax(self.network(images), dim=1)
 
-    def export(self, path: Path | str) -> float:
-        """Write an ONNX file, checked against this network; gives the largest difference of a probability."""
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write an ONNX file, checked against this network; gives the largest difference of a probability.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
         from archwright.export import export_onnx
 
-        return export_onnx(self, Path(path))
+        return export_onnx(self, Path(path), overwrite)
 
 
 def load_classifier(path: Path | str, space: Space[Any] | None = None, *, allow_import: bool = False) -> Classifier:

@@ -22,6 +22,7 @@ from archwright.analysis.placement import SAMPLE, Placement, placements, plot_pl
 from archwright.data import Batches, ImageData
 from archwright.data.request import DataRequest, load_data
 from archwright.proxies.score import score
+from archwright.report.style import GENERATOR
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
@@ -141,7 +142,8 @@ def write_page(cells: Sequence[NamedCell], found: Mapping[str, Json], options: A
         parts += [_image(*picture) for picture in _pictures(cells, found, options, Path(folder))]
     parts.append(f"<p>{escape(_how(options))}</p>")
     page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'{GENERATOR}<meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>{escape(title)}</title><style>{STYLE}</style></head>'
         f"<body>{''.join(parts)}</body></html>"
     )

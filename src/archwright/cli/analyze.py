@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archwright.cli.values import FiniteRange
+from archwright.cli.values import OVERWRITE, FiniteRange
 
 
 @click.command("analyze")
@@ -23,6 +23,7 @@ from archwright.cli.values import FiniteRange
 @click.option("--variance-grid", type=click.IntRange(2, 51), default=5, show_default=True, help="Gradient variance.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="The page; CELL.html here if not given.")
+@OVERWRITE
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def analyze_command(
     cell: str,
@@ -38,6 +39,7 @@ def analyze_command(
     variance_grid: int,
     seed: int,
     out: Path | None,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Why CELL? Width, depth, place in its space, scores, convergence, loss landscape, gradient variance.
@@ -50,7 +52,8 @@ def analyze_command(
     from archwright.analysis.page import AnalysisOptions, analyse, rows_of, write_page
     from archwright.data.request import DataRequest
     from archwright.errors import InputError
-    from archwright.runs.files import check_writable
+    from archwright.paths import check_output
+    from archwright.report.style import MARK
     from archwright.runs.progress import TerminalProgress
     from archwright.terminal import say, show_table
 
@@ -59,10 +62,9 @@ def analyze_command(
     if len(set(labels)) < len(labels):
         raise InputError("different cells", f"{', '.join(labels)}", "Give each cell once.")
     path = out or Path(f"{'-'.join(labels)}.html")
-    check_writable(path)
-    options = AnalysisOptions(
-        DataRequest(data, seed, image_size), epochs, channels, cells, images, lr, grid, variance_grid, seed
-    )
+    images_of = DataRequest(data, seed, image_size)
+    check_output(path, MARK, overwrite, map(Path, images_of.needs))
+    options = AnalysisOptions(images_of, epochs, channels, cells, images, lr, grid, variance_grid, seed)
     found = analyse(chosen, options, TerminalProgress())
     write_page(chosen, found, options, path)
     if as_json:

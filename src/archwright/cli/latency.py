@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from archwright.bounds import MOST_COUNT
-from archwright.cli.values import BATCH, CLASSES, COUNT, COUNT_OR_NONE, PIXELS, THREADS, WIDTH
+from archwright.cli.values import BATCH, CLASSES, COUNT, COUNT_OR_NONE, OVERWRITE, PIXELS, THREADS, WIDTH
 
 NETWORKS = click.IntRange(20, MOST_COUNT)
 CHOICE_1_3 = click.Choice(["1", "3"])
@@ -31,6 +31,7 @@ CHOICE_1_3 = click.Choice(["1", "3"])
 @click.option("--networks", type=NETWORKS, default=20, show_default=True, help="Random ones that the fit takes.")
 @click.option("--validation-networks", type=COUNT_OR_NONE, default=0, show_default=True, help="Others it is tried on.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write the table; default: in the runs folder.")
+@OVERWRITE
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def latency_command(
     space: str,
@@ -50,6 +51,7 @@ def latency_command(
     networks: int,
     validation_networks: int,
     out: Path | None,
+    overwrite: bool,
     as_json: bool,
 ) -> None:
     """Measure every block of a space here, for searches under a latency limit; an interrupted measurement goes on."""
@@ -72,6 +74,7 @@ def latency_command(
         networks=networks,
         validation_networks=validation_networks,
         out=out,
+        overwrite=overwrite,
         progress=TerminalProgress(),
     )
     table, path, chosen = measured.table, measured.path, measured.space

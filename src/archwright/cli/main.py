@@ -19,7 +19,7 @@ from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
 from archwright.cli.serve import serve_command
-from archwright.cli.values import FINITE_POSITIVE, FiniteRange
+from archwright.cli.values import FINITE_POSITIVE, OVERWRITE, FiniteRange
 
 
 @click.group(
@@ -107,25 +107,30 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
 @runs.command("report", epilog="Example: archwright runs report last")
 @click.argument("names", metavar="[RUN]...", nargs=-1)
 @click.option("--out", type=click.Path(path_type=Path), help="The page; report.html in the run, or comparison.html.")
+@OVERWRITE
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_report(names: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_json: bool) -> None:
     """Write the page of a run; of several runs, one page that compares them. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import print_json
+    from archwright.paths import check_output
     from archwright.report.page import report_comparison, report_run
+    from archwright.report.style import MARK
     from archwright.runs.files import write_atomic
     from archwright.runs.run import find_run
     from archwright.terminal import say
 
     folders = [find_run(name).folder for name in names or ("last",)]
-    if out is not None and out.is_dir():
-        raise click.UsageError(f"--out {out} is a folder; give a file.")
-    if len(folders) == 1:
+    if len(folders) > 1:
+        out = out or Path("comparison.html")
+    if out is not None:
+        check_output(out, MARK, overwrite)
+    if out is not None and len(folders) > 1:
+        path = report_comparison(folders, out)
+    else:
         path = report_run(folders[0])
         if out is not None:
             write_atomic(out, path.read_bytes())
             path = out
-    else:
-        path = report_comparison(folders, out or Path("comparison.html"))
     print_json({"report": str(path)}) if as_json else say(f"Report: {path}")
 
 

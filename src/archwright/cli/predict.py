@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from archwright.cli.values import COUNT
+from archwright.cli.values import COUNT, OVERWRITE
 
 if TYPE_CHECKING:
     from archwright.models import Prediction
+
+CSV_HEAD = b"image,class_1,probability_1"
+"""How every table of ours begins."""
 
 
 @click.command("predict", epilog="Example: archwright predict last photos/ --csv answers.csv")
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--top", type=COUNT, default=3, show_default=True, help="Classes to show.")
 @click.option("--csv", "table", type=click.Path(path_type=Path), help="Write classes and probabilities to this file.")
+@OVERWRITE
 @click.option("--skip-bad", is_flag=True, help="Leave out unreadable images instead of stopping.")
 @click.option("--allow-import", is_flag=True, help="Run the module of yours that MODEL names, where it names one.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
@@ -32,6 +36,7 @@ def predict_command(
     space: str | None,
     top: int,
     table: Path | None,
+    overwrite: bool,
     skip_bad: bool,
     allow_import: bool,
     as_json: bool,
@@ -41,16 +46,18 @@ def predict_command(
     from archwright.data.folder import image_files
     from archwright.errors import InputError
     from archwright.models import load_classifier
-    from archwright.runs.files import check_writable, write_atomic
+    from archwright.paths import check_output
+    from archwright.runs.files import write_atomic
     from archwright.spaces.registry import find_space
     from archwright.terminal import say
 
-    if table is not None:
-        check_writable(table)
     paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
+    place = _place(model)
+    if table is not None:
+        check_output(table, CSV_HEAD, overwrite, (*paths, place))
     found: list[Prediction] = []
     own = None if space is None else find_space(space)
-    for one in load_classifier(_place(model), own, allow_import=allow_import).predictions(paths, top=top):
+    for one in load_classifier(place, own, allow_import=allow_import).predictions(paths, top=top):
         if not isinstance(one, InputError):
             found.append(one)
         elif skip_bad:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import InputError, RunError
+from archwright.paths import open_plain, read_plain, refuse_odd
 from archwright.strict import parse_json
 
 Json: TypeAlias = Any
@@ -34,6 +34,7 @@ _MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write ``data`` aside and rename it into place, so that ``path`` is never half-written."""
+    refuse_odd(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -84,18 +85,6 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to get."""
-    if path.is_dir():
-        raise InputError("the name of a file to write", f"the folder {path}")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    try:
-        with tempfile.NamedTemporaryFile(dir=parent, prefix=".archwright-"):  # permissions alone do not tell
-            pass
-    except OSError as error:
-        raise InputError(f"a folder that can be written for {path.name}", f"{parent} ({error.strerror})") from error
-
-
 def write_json(path: Path, value: Json) -> None:
     """Write ``value`` as readable strict JSON at ``path``, atomically."""
     write_atomic(path, (strict_json(value, indent=1) + "\n").encode())
@@ -123,9 +112,9 @@ def _finite(value: Json) -> Json:
 
 
 def read_json(path: Path) -> Json:
-    """The JSON in ``path``; a damaged file is an error that names it."""
+    """The JSON in ``path``; a damaged file, or anything but a plain file, is an error that names it."""
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_plain(path))
     except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
 
@@ -194,7 +183,7 @@ class JsonLines:
     def __iter__(self) -> Iterator[dict[str, Json]]:
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        with open_plain(self.path) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
@@ -222,7 +211,7 @@ def save_tree(path: Path, tree: Tree) -> None:
 
 def load_tree(path: Path) -> Tree:
     """The tree written by :func:`save_tree`; a truncated or altered file is a :class:`RunError` that names it."""
-    data = path.read_bytes()
+    data = read_plain(path)
     body, check = data[:-4], data[-4:]
     if len(data) < 12 or zlib.crc32(body).to_bytes(4, "little") != check:
         raise RunError(f"expected a whole checkpoint in {path}, got a truncated or altered file.")

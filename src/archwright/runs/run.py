@@ -31,11 +31,11 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
+from archwright.paths import check_writable
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
     JsonLines,
-    check_writable,
     inside,
     read_json,
     read_sealed,

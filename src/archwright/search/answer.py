@@ -122,9 +122,14 @@ class Candidate(StageResult):
         found: Model | Ensemble = self._model
         return found
 
-    def export(self, path: Path | str) -> float:
-        """Write the trained network as ONNX; gives the largest difference of a probability from PyTorch's."""
-        return self.load().export(path)
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write the trained network as ONNX; gives the largest difference of a probability from PyTorch's.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
+        return self.load().export(path, overwrite)
 
     def predict(self, images: Sequence[Path | str], top: int = 3) -> list[Prediction]:
         """Classify image files with the trained network."""
