@@ -183,8 +183,11 @@ def _list_images(classes: Sequence[Path], part: str, known: tuple[str, ...] | No
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Every image file below ``folder`` in a stable order; hidden ones are passed over, and none at all is an error."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    """Every image file below ``folder`` in a stable order; hidden ones are passed over, and none at all is an error.
+
+    Pipes and links to nothing with the name of an image are among them, to be refused where images are read.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
     files = [path for path in files if not path.name.startswith(".")]
     if not files:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
