@@ -64,12 +64,12 @@ def runs() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_list(as_json: bool) -> None:
     """The runs in ./runs (or $ARCHWRIGHT_RUNS), oldest first."""
-    from archwright.cli.view import print_json, show_runs
+    from archwright.cli.view import print_json, show_runs, status_of
     from archwright.runs.run import survey_runs
 
     found, damaged = survey_runs()
     if as_json:
-        rows = [{"run": str(run.folder), "status": run.status(), **run.configuration} for run in found]
+        rows = [{"run": str(run.folder), "status": status_of(run), **run.configuration} for run in found]
         print_json({"runs": rows, "damaged": damaged})
     else:
         show_runs(found, damaged)

@@ -5,12 +5,12 @@ A run may come from somebody else. Whatever a request names goes through here, b
 
 from __future__ import annotations
 
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from archwright.errors import ArchwrightError, RunError
+from archwright.errors import ArchwrightError
+from archwright.paths import check_plain_run
 from archwright.runs.run import Run
 
 UNREAD = "checkpoints"
@@ -26,19 +26,8 @@ def open_run(root: Path, name: str) -> Run:
     folder = root / name
     if Path(name).name != name or "\0" in name or folder.is_symlink() or not (folder / "run.json").is_file():
         raise NotHereError(f"expected the name of a run in {root}, got {name!r}.")
-    refuse_links(folder)
-    return Run.open(folder)
-
-
-def refuse_links(folder: Path) -> None:
-    """Raise where ``folder`` has anything but plain files and folders: a link leads out, a pipe never ends."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                if entry.name != UNREAD:
-                    refuse_links(Path(entry.path))
-            elif not entry.is_file(follow_symlinks=False):
-                raise RunError(f"expected plain files and folders in a run, got {entry.path}, a link or special file.")
+    check_plain_run(folder, UNREAD)
+    return Run.open(folder, whole=False)
 
 
 def artifact(run: Run, name: str) -> Path:

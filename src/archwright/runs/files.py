@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import InputError, RunError
-from archwright.paths import open_plain, read_plain, refuse_odd
+from archwright.paths import odd_kind, open_plain, read_plain, refuse_odd
 from archwright.strict import parse_json
 
 Json: TypeAlias = Any
@@ -252,6 +252,9 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    kind = odd_kind(path, follow=True)
+    if kind is not None:
+        raise RunError(f"expected a safetensors file in {path}, got {kind}.")
     try:
         with safe_open(path, framework="pt") as file:
             yield file

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
-from archwright.paths import check_writable
+from archwright.paths import check_plain_run, check_writable, open_plain
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
@@ -115,11 +115,19 @@ class Run:
         check_writable(folder / "run.json")
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
-        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout."""
+    def open(cls, folder: Path, whole: bool = True) -> Run:
+        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout.
+
+        Args:
+            folder: of the run.
+            whole: refuse a run with anything but plain files and folders in it, as somebody else's may have; a list of
+                runs, which reads little of each, does without.
+        """
         path = folder / "run.json"
         if not path.is_file():
             raise InputError("a run folder (with run.json)", str(folder), "List yours with: archwright runs list")
+        if whole:
+            check_plain_run(folder)
         header = read_json(path)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             found = header.get("format") if isinstance(header, dict) else type(header).__name__
@@ -146,8 +154,7 @@ class Run:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                file.seek(0)
-                owner = file.read().partition(" ")[0].strip() or "unknown"
+                owner = _owner(path).partition(" ")[0].strip() or "unknown"
                 raise RunError(
                     f"expected a run that nobody works on, got {self.folder} in use by process {owner}. "
                     "Wait for it, or stop that process."
@@ -251,7 +258,7 @@ class Run:
         if (self.folder / "artifacts" / "result.json").exists():
             return "finished"
         path = self.folder / "lock"
-        return "running" if path.exists() and _is_alive(path.read_text(errors="replace")) else "stopped"
+        return "running" if path.exists() and _is_alive(_owner(path)) else "stopped"
 
     def describe(self, **facts: Json) -> None:
         """Add facts to ``run.json``, such as the plan of stages."""
@@ -259,7 +266,10 @@ class Run:
         write_json(self.folder / "run.json", self.header)
 
     def delete(self) -> None:
-        """Remove the folder and all in it; a run that a process works on is refused."""
+        """Remove the folder and all in it; a run that a process works on is refused, and so is a link to one."""
+        if self.folder.is_symlink():
+            do = f"Name the folder itself: {self.folder.resolve()}"
+            raise InputError("the folder of a run to remove", f"{self.folder}, a link to it", do)
         with self.locked():
             shutil.rmtree(self.folder)
 
@@ -282,11 +292,17 @@ def _this_process() -> str:
     return f"{os.getpid()} {_started(os.getpid())} {platform.node()}"
 
 
+def _owner(lock: Path) -> str:
+    """What a process that works on a run wrote into its lock."""
+    with open_plain(lock, follow=False) as file:
+        return file.read(1000).decode(errors="replace")
+
+
 def _is_alive(text: str) -> bool:
     """Whether the process that wrote ``text`` into a lock still runs; one on another machine counts as running."""
     number, _, rest = text.partition(" ")
     started, _, machine = rest.partition(" ")
-    if not number.isdigit():
+    if not number.isdecimal() or not number.isascii():
         return False
     return machine != platform.node() or (started != "" and started == _started(int(number)))
 
@@ -395,7 +411,7 @@ def survey_runs(root: Path | None = None) -> tuple[list[Run], list[str]]:
     found, damaged = [], []
     for path in sorted(root.glob("*/run.json")):
         try:
-            found.append(Run.open(path.parent))
+            found.append(Run.open(path.parent, whole=False))
         except (RunError, InputError, OSError) as error:
             damaged.append(f"{path.parent.name}: {error}")
     return found, damaged
@@ -407,7 +423,7 @@ def find_run(name: str) -> Run:
         runs = list_runs()
         if not runs:
             raise InputError("a run in " + str(runs_root()), "none")
-        return runs[-1]
+        return Run.open(runs[-1].folder)
     for folder in (Path(name), runs_root() / name):
         if (folder / "run.json").is_file():
             return Run.open(folder)
