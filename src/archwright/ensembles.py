@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from archwright.costs.measure import Timing, measure
 from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError
-from archwright.models import FORMAT, Classifier, Model, load_member
+from archwright.models import FORMAT, Classifier, Model, finite, load_member
 from archwright.runs.files import Json, inside, read_json, write_json
 from archwright.solvers.svgd import (
     Floats,
@@ -121,7 +121,7 @@ class Ensemble(Classifier):
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
-        return torch.softmax(self.network.eval()(images), dim=1)
+        return finite(torch.softmax(self.network.eval()(images), dim=1))
 
     @property
     def architecture(self) -> str:

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from archwright.ensembles import Ensemble
 from archwright.errors import InputError, RunError, missing_extra
-from archwright.models import Classifier, Facts, Model
-from archwright.paths import check_output
+from archwright.models import Classifier, Facts, Model, finite
+from archwright.paths import check_output, read_plain
 from archwright.runs.files import write_atomic
 
 TOLERANCE = 1e-4
@@ -103,8 +103,10 @@ class OnnxClassifier(Classifier):
         if not path.is_file():
             raise InputError("an ONNX file", str(path))
         self._failures, self._path = _runtime_failures(), path
+        content = read_plain(path)
+        _check_graph(content, path)
         try:
-            self.session = _session(path.read_bytes())
+            self.session = _session(content)
         except self._failures as error:
             raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
         metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
@@ -143,6 +145,22 @@ def _runtime_failures() -> tuple[type[Exception], ...]:
     return tuple(one for one in vars(state).values() if isinstance(one, type) and issubclass(one, Exception))
 
 
+def _check_graph(content: bytes, path: Path) -> None:
+    """Refuse what our files never have: loops, which may not end, and weights in other files."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        model = onnx.load_from_string(content)
+    except DecodeError as error:
+        raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
+    used = {node.op_type for node in model.graph.node}
+    if used & {"Loop", "Scan", "If"} or model.functions:
+        raise InputError("an ONNX graph without loops and functions of its own", str(path))
+    if any(one.data_location == onnx.TensorProto.EXTERNAL for one in model.graph.initializer):
+        raise InputError("an ONNX file with all its weights in it", f"{path}, which names other files")
+
+
 def _session(content: bytes) -> Any:
     import onnxruntime
 
@@ -151,4 +169,4 @@ def _session(content: bytes) -> Any:
 
 def _run(session: Any, images: Tensor) -> Tensor:
     logits: np.ndarray[Any, Any] = session.run(None, {"images": images.numpy()})[0]
-    return torch.softmax(torch.from_numpy(logits), dim=1)
+    return finite(torch.softmax(torch.from_numpy(logits), dim=1))

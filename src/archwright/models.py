@@ -92,6 +92,13 @@ class Facts:
         return how
 
 
+def finite(probabilities: Tensor) -> Tensor:
+    """``probabilities`` (B, classes), unless one is NaN: then weights or preprocessing are broken, and no class is."""
+    if not probabilities.isfinite().all():
+        raise RunError("expected finite class probabilities from the model, got NaN: its weights cannot be used.")
+    return probabilities
+
+
 class Classifier(ABC):
     """Anything that classifies image files: a network in PyTorch, several of them, or an ONNX file."""
 
@@ -196,7 +203,7 @@ class Model(Classifier):
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
         self.network.eval()
-        return torch.softmax(self.network(images), dim=1)
+        return finite(torch.softmax(self.network(images), dim=1))
 
     def export(self, path: Path | str, overwrite: bool = False) -> float:
         """Write an ONNX file, checked against this network; gives the largest difference of a probability.

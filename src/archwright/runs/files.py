@@ -243,11 +243,22 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
     broken = [name for name, tensor in state.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
     if broken:
         raise RunError(f"expected finite weights in {path}, got NaN or infinite ones in {', '.join(broken[:3])}.")
+    wanted = module.state_dict()
+    other = [name for name, tensor in state.items() if name in wanted and not _same_kind(tensor, wanted[name])]
+    if other:
+        raise RunError(f"expected weights of the network's own types in {path}, got others in {', '.join(other[:3])}.")
     try:
         module.load_state_dict(state)
     except (RuntimeError, InputError) as error:  # torch's first line names the class, the next what does not fit
         reasons = "; ".join(line.strip() for line in str(error).splitlines()[1:3]) or str(error)
         raise RunError(f"expected the weights of the network that {path} describes, got others: {reasons}") from error
+
+
+def _same_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both are real, or both whole numbers, and the first can be had in the second's type without overflow."""
+    if one.is_floating_point() != other.is_floating_point() or one.is_complex():
+        return False
+    return not one.is_floating_point() or bool(one.to(other.dtype).isfinite().all())
 
 
 @contextmanager
