@@ -21,32 +21,8 @@ from archwright.imports import check_shape, file_of
 from archwright.models import Model, load_model
 from archwright.references import ObjectRef
 from archwright.spaces.base import Scale
-from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import find_space
-
-NET = """
-from pathlib import Path
-import torch
-Path({mark!r}).write_text("it ran")
-
-def make(classes, image_channels):
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(image_channels, 4, 3, padding=1), torch.nn.ReLU(),
-        torch.nn.Conv2d(4, 6, 3, padding=1), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(),
-        torch.nn.Linear(6, classes),
-    )
-"""
-
-
-def saved_model(path: Path) -> Model:
-    """A small network of a space of ours, with two classes of 8 px grey images."""
-    scale = Scale(channels=2, cells=1, classes=2, image_size=8, image_channels=1)
-    cell = NASBENCH201.parse("|none~0|+|none~0|none~1|+|nor_conv_1x1~0|none~1|none~2|")
-    model = Model(
-        NASBENCH201.build(cell, scale), "nasbench201", cell, scale, Preprocessing(8, 1, (0.5,), (0.2,), ("a", "b"))
-    )
-    model.save(path)
-    return model
+from helpers.hostile_files import NET, saved_model
 
 
 def with_space(path: Path, space: str) -> None:

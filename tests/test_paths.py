@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +14,7 @@ from archwright.errors import InputError, RunError
 from archwright.models import Model
 from archwright.paths import check_output, check_plain_run, odd_kind, open_plain, read_plain, user_path
 from archwright.runs.files import write_atomic
-from test_imports import saved_model
-
-KINDS = ("a link", "a link to nothing", "a folder", "a pipe", "a device", "a socket")
-
-
-@contextmanager
-def odd(path: Path, kind: str) -> Iterator[Path]:
-    """Something else than a plain file at ``path``."""
-    if kind == "a link":
-        (path.parent / "elsewhere").write_text("precious")
-        path.symlink_to(path.parent / "elsewhere")
-    elif kind == "a link to nothing":
-        path.symlink_to(path.parent / "nothing")
-    elif kind == "a folder":
-        path.mkdir()
-    elif kind == "a pipe":
-        os.mkfifo(path)
-    elif kind == "a device":
-        if os.geteuid() != 0:
-            pytest.skip("only root makes devices")
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 7))  # a /dev/full of our own
-    else:
-        here = Path.cwd()
-        os.chdir(path.parent)  # names of sockets are short
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(path.name)
-        os.chdir(here)
-    yield path
+from helpers.hostile_files import KINDS, make_odd, saved_model
 
 
 @pytest.fixture
@@ -70,25 +39,25 @@ def ended(*arguments: object) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_but_a_plain_file_is_written_over(kind: str, tmp_path: Path) -> None:
-    with odd(tmp_path / "out", kind) as path:
-        before = path.lstat()
-        with pytest.raises(InputError, match=kind.removesuffix(" to nothing")):
-            write_atomic(path, b"x")
-        with pytest.raises(InputError, match="the name of a file to write"):
-            check_output(path, b"mark", overwrite=True)
-        assert path.lstat().st_ino == before.st_ino
+    path = make_odd(tmp_path / "out", kind)
+    before = path.lstat()
+    with pytest.raises(InputError, match=kind.removesuffix(" to nothing")):
+        write_atomic(path, b"x")
+    with pytest.raises(InputError, match="the name of a file to write"):
+        check_output(path, b"mark", overwrite=True)
+    assert path.lstat().st_ino == before.st_ino
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_predict_writes_its_table_over_no_odd_file(
     kind: str, model: Model, image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with odd(tmp_path / "out.csv", kind) as path:
-        before = path.lstat()
-        assert ended("predict", tmp_path / "m.safetensors", image, "--csv", path, "--overwrite") == 2
-        assert kind.removesuffix(" to nothing") in capsys.readouterr().err
-        assert path.lstat().st_ino == before.st_ino
-        assert not (tmp_path / "elsewhere").exists() or (tmp_path / "elsewhere").read_text() == "precious"
+    path = make_odd(tmp_path / "out.csv", kind)
+    before = path.lstat()
+    assert ended("predict", tmp_path / "m.safetensors", image, "--csv", path, "--overwrite") == 2
+    assert kind.removesuffix(" to nothing") in capsys.readouterr().err
+    assert path.lstat().st_ino == before.st_ino
+    assert not (tmp_path / "elsewhere").exists() or (tmp_path / "elsewhere").read_text() == "precious"
 
 
 @pytest.mark.parametrize("name", ["image.png", "m.safetensors", "again.png"])
@@ -146,14 +115,14 @@ def test_other_commands_refuse_a_foreign_file_before_the_work(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_plain_files_are_read(kind: str, tmp_path: Path) -> None:
-    with odd(tmp_path / "in", kind) as path:
+    path = make_odd(tmp_path / "in", kind)
+    with pytest.raises((InputError, FileNotFoundError)):
+        open_plain(path, follow=False)
+    if kind == "a link":
+        assert read_plain(path) == b"precious"
+    else:
         with pytest.raises((InputError, FileNotFoundError)):
-            open_plain(path, follow=False)
-        if kind == "a link":
-            assert read_plain(path) == b"precious"
-        else:
-            with pytest.raises((InputError, FileNotFoundError)):
-                read_plain(path)
+            read_plain(path)
 
 
 def test_what_is_no_odd_file(tmp_path: Path) -> None:
@@ -176,13 +145,13 @@ def test_a_run_with_an_odd_file_is_refused(kind: str, place: str, tmp_path: Path
     run = tmp_path / "run"
     (run / place).parent.mkdir(parents=True)
     folder_there = kind == "a folder" and place in ("artifacts", "checkpoints/search/1")
-    with odd(run / place, kind):
-        (run / place).parent.joinpath("elsewhere").unlink(missing_ok=True)
-        if folder_there:
+    make_odd(run / place, kind)
+    (run / place).parent.joinpath("elsewhere").unlink(missing_ok=True)
+    if folder_there:
+        check_plain_run(run)
+    else:
+        with pytest.raises(RunError, match=kind.removesuffix(" to nothing")):
             check_plain_run(run)
-        else:
-            with pytest.raises(RunError, match=kind.removesuffix(" to nothing")):
-                check_plain_run(run)
 
 
 def test_a_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:

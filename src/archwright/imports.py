@@ -12,6 +12,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 from archwright.errors import InputError
+from archwright.paths import user_path
 from archwright.references import ObjectRef, was_resolved
 
 
@@ -54,7 +55,7 @@ def require_permission(named: ObjectRef, what: str, named_by: str, allowed: bool
 def file_of(place: str) -> str:
     """The file that importing ``place`` (a module's name, or a path) would run, found without importing anything."""
     if place.endswith(".py"):
-        return str(Path(place).expanduser().absolute())
+        return str(user_path(place).absolute())
     spec: ModuleSpec | None = None
     folders: list[str] | None = [*sys.path, str(Path.cwd())]
     parts = place.split(".")

@@ -26,8 +26,22 @@ _KINDS = {
 }
 
 
+def check_utf8(text: str, what: str) -> None:
+    """Refuse a name that is no UTF-8: a model, an ONNX file or a page could not hold it.
+
+    Args:
+        text: the name, with bytes that are no UTF-8 as Python reads them from a file system.
+        what: how to call it in the error, as "names of classes".
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what} in UTF-8", repr(text.encode(errors="surrogateescape")), "Rename it.") from error
+
+
 def user_path(text: str) -> Path:
     """The path that a user wrote, with ``~`` as the home folder; of a user that is not there it stays as it is."""
+    check_utf8(text, "a path")
     path = Path(text)
     try:
         return path.expanduser()

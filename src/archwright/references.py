@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from archwright.errors import InputError
+from archwright.paths import user_path
 
 _HERE = "here"
 """The place of an object that only this process has: a lambda, or something of a script or a notebook."""
@@ -174,7 +175,7 @@ Reference = ObjectRef | SpaceRef | DataRef
 
 def absolute_path(path: str) -> str:
     """The whole path, without ``~``; an empty text stays empty."""
-    return str(Path(path).expanduser().absolute()) if path else path
+    return str(user_path(path).absolute()) if path else path
 
 
 def refer(thing: Any) -> str:
@@ -241,12 +242,12 @@ def _module(named: ObjectRef, what: str) -> ModuleType:
 
 def _module_of(path: Path) -> str:
     """The name that the module of a file gets: by its stem and its absolute path."""
-    path = path.expanduser().resolve()
+    path = user_path(str(path)).resolve()
     return f"{_FILE}{path.stem}_{zlib.crc32(str(path).encode()):x}"
 
 
 def _file(path: Path) -> ModuleType:
-    name, path = _module_of(path), path.expanduser().resolve()
+    name, path = _module_of(path), user_path(str(path)).resolve()
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:

@@ -147,7 +147,7 @@ def write_page(cells: Sequence[NamedCell], found: Mapping[str, Json], options: A
         f'content="width=device-width, initial-scale=1"><title>{escape(title)}</title><style>{STYLE}</style></head>'
         f"<body>{''.join(parts)}</body></html>"
     )
-    write_atomic(path, page.encode())
+    write_atomic(path, page.encode(errors="backslashreplace"))
 
 
 def _how(options: AnalysisOptions) -> str:
@@ -227,7 +227,7 @@ def _pictures(
         plot_curves(curves, pictures[-1][0])
         for key, what, root in (("landscape", "test loss", False), ("variance", "deviation of the gradient", True)):
             grids = {label: Landscape.from_json(study[key]) for label, study in studies.items() if key in study}
-            if grids:
+            if not all(one.cut.all() for one in grids.values()):  # else the weights have diverged
                 pictures.append((folder / f"{key}.png", f"{what} around the end weights: contours and surface"))
                 plot_landscapes(grids, pictures[-1][0], what, root)
     return pictures

@@ -42,6 +42,20 @@ class Program(click.Group):
             warnings.formatwarning = usual
 
 
+def open_closed_streams() -> None:
+    """Where the program was started with stdin, stdout or stderr closed (``>&-``), let them lead nowhere.
+
+    Otherwise the next file that is opened gets their number, and what is printed goes into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, Path(os.devnull).open("r" if number == 0 else "w"))  # noqa: SIM115 - until the end
+
+
 def _sentence(message: Warning | str, *_: Any, **__: Any) -> str:
     """A warning for people."""
     return f"Warning: {message}\n"

@@ -12,7 +12,7 @@ from archwright.cli import listing
 from archwright.cli.analyze import analyze_command
 from archwright.cli.completion import completion_command
 from archwright.cli.doctor import doctor_command
-from archwright.cli.failures import Program, report_failure
+from archwright.cli.failures import Program, open_closed_streams, report_failure
 from archwright.cli.latency import latency_command
 from archwright.cli.predict import predict_command
 from archwright.cli.reproduce import reproduce_command
@@ -200,6 +200,7 @@ def runs_time(run: str, times: int, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns every error into one screen and an exit code."""
+    open_closed_streams()
     try:
         result: Any = cli.main(args=arguments, prog_name="archwright", standalone_mode=False)
         sys.stdout.flush()  # a reader that went away is noticed here, not at the end of the interpreter

@@ -5,6 +5,7 @@ A run may come from somebody else. Whatever a request names goes through here, b
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from archwright.errors import ArchwrightError
 from archwright.paths import check_plain_run
 from archwright.runs.run import Run
 
+LONGEST_NAME = 255
+"""Bytes of a name that file systems take."""
 UNREAD = "checkpoints"
 """A folder of a run that no page reads; it may have thousands of files."""
 
@@ -24,8 +27,9 @@ class NotHereError(ArchwrightError):
 def open_run(root: Path, name: str) -> Run:
     """The run called ``name`` directly inside ``root``; paths, links and folders with links in them are refused."""
     folder = root / name
-    if Path(name).name != name or "\0" in name or folder.is_symlink() or not (folder / "run.json").is_file():
-        raise NotHereError(f"expected the name of a run in {root}, got {name!r}.")
+    odd = Path(name).name != name or "\0" in name or len(os.fsencode(name)) > LONGEST_NAME
+    if odd or folder.is_symlink() or not (folder / "run.json").is_file():
+        raise NotHereError(f"expected the name of a run in {root}, got {name[:LONGEST_NAME]!r}.")
     check_plain_run(folder, UNREAD)
     return Run.open(folder, whole=False)
 
@@ -38,7 +42,7 @@ def artifact(run: Run, name: str) -> Path:
         raise NotHereError(f"expected the name of an artifact, got {name!r}.")
     try:
         plain = stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
+    except (OSError, ValueError):
         plain = False
     if not plain or not path.resolve().is_relative_to(run.folder.resolve()):
         raise NotHereError(f"expected a file among the artifacts of {run.folder.name}, got {name!r}.")

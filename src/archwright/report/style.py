@@ -92,11 +92,15 @@ MARK = GENERATOR.encode()
 
 
 def page(title: str, body: str) -> str:
-    """A whole document without outside parts; ``title`` and ``body`` are HTML."""
-    return (
+    """A whole document without outside parts; ``title`` and ``body`` are HTML.
+
+    Names of files that are no UTF-8 are shown with their escapes.
+    """
+    text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f"{GENERATOR}"
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{title}</title><style>{CSS}</style></head><body><main>{body}</main><script>{SCRIPT}</script></body></html>"
     )
+    return text.encode(errors="backslashreplace").decode()

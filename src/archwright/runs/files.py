@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
-from archwright.errors import InputError, RunError
+from archwright.errors import ArchwrightError, InputError, RunError
 from archwright.paths import odd_kind, open_plain, read_plain, refuse_odd
 from archwright.strict import parse_json
 
@@ -117,6 +117,18 @@ def read_json(path: Path) -> Json:
         return parse_json(read_plain(path))
     except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Around what reads a run that may be somebody else's: whatever its files lack or have too much is one error."""
+    try:
+        yield
+    except ArchwrightError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise RunError(f"expected the files of a run in {folder} as they were written, got others ({got}).") from error
 
 
 def write_sealed(path: Path, value: Json) -> None:
@@ -217,8 +229,11 @@ def load_tree(path: Path) -> Tree:
         raise RunError(f"expected a whole checkpoint in {path}, got a truncated or altered file.")
     from safetensors.torch import load as safetensors_load
 
-    header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
-    return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    try:
+        header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
+        return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"expected a checkpoint in {path}, got something else ({error}).") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:

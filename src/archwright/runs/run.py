@@ -31,7 +31,7 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
-from archwright.paths import check_plain_run, check_writable, open_plain
+from archwright.paths import check_plain_run, check_utf8, check_writable, open_plain
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
@@ -39,6 +39,7 @@ from archwright.runs.files import (
     inside,
     read_json,
     read_sealed,
+    reading,
     write_json,
     write_sealed,
 )
@@ -56,7 +57,8 @@ class ItemLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lines = JsonLines(path, sealed=True)
-        self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
+        with reading(path.parent.parent):
+            self.done: dict[str, Json] = {str(record["key"]): record["result"] for record in self._lines}
 
     def record(self, key: str, result: Json) -> None:
         """Keep the ``result`` of the item ``key``."""
@@ -104,7 +106,8 @@ class Run:
 
     @staticmethod
     def check_free(folder: Path) -> None:
-        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written."""
+        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written or named."""
+        check_utf8(str(folder.absolute()), "the path of a run")
         if (folder / "run.json").exists():
             raise InputError(
                 "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
@@ -168,7 +171,15 @@ class Run:
                 file.truncate(0)
 
     def event(self, kind: str, **fields: Json) -> None:
-        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger."""
+        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger.
+
+        A run whose folder was removed meanwhile ends here.
+        """
+        if not (self.folder / "run.json").exists():
+            raise RunError(
+                f"expected the run to stay in {self.folder}, got a folder without run.json: it was removed or moved "
+                "while a process worked on it."
+            )
         record = {"time": round(time.time(), 3), "kind": kind, **fields}
         self._events.append(record)
         if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
@@ -337,9 +348,18 @@ _ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
 def _check_header(header: dict[str, Json], folder: Path) -> None:
     """Refuse a damaged ``run.json``."""
     problems = [f"no {name}" for name in _HEADER if name not in header]
+    problems += _wrong_plan(header.get("plan", []))
     problems += _wrong_types(header, _HEADER) or _wrong_types(header.get("configuration", {}), _ASKED)
     if problems:
         raise RunError(f"expected a whole run.json in {folder}, got {'; '.join(problems)}.")
+
+
+def _wrong_plan(plan: Json) -> list[str]:
+    """What is wrong with a plan of stages, each with its name and its title."""
+    stages = plan if isinstance(plan, list) else [plan]
+    named: dict[str, type] = {"name": str, "title": str}
+    good = all(isinstance(one, dict) and set(one) >= set(named) and not _wrong_types(one, named) for one in stages)
+    return [] if good else ["a plan that is no list of stages"]
 
 
 def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
@@ -351,10 +371,23 @@ def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
     ]
 
 
+_EVENTS: dict[str, dict[str, type]] = {
+    "stage": {"name": str, "title": str},
+    "epoch": {"stage": str, "epoch": int},
+    "diagnostics": {"epoch": int},
+    "evaluated": {"stage": str, "architecture": str},
+    "failed": {"stage": str, "architecture": str, "why": str},
+    "said": {"text": str},
+}
+"""What those who read events rely on, by kind."""
+
+
 def _checked_event(event: dict[str, Json], number: int, path: Path) -> dict[str, Json]:
-    """``event`` with a kind and a time of this age."""
-    at = event.get("time")
-    if not isinstance(event.get("kind"), str) or not isinstance(at, int | float) or not 0 <= at < 1e11:
+    """``event`` with a kind, a time of this age or of a clock that was never set, and what its kind says."""
+    at, kind = event.get("time"), event.get("kind")
+    fields = _EVENTS.get(kind, {}) if isinstance(kind, str) else {"kind": str}
+    wrong = [name for name, one in fields.items() if type(event.get(name)) is not one]
+    if wrong or not isinstance(at, int | float) or not -1e10 <= at < 1e11:
         raise RunError(f"expected an event with its time and kind in line {number} of {path}, got another record.")
     return event
 

@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from archwright.errors import InputError
+from archwright.paths import read_plain, user_path
 from archwright.references import SpaceRef
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
+from archwright.strict import parse_json
 
 _ENUMERATED = 100_000
 """Spaces up to this many architectures can be listed whole."""
@@ -80,7 +82,8 @@ class ChoiceSpace(Space[Combination]):
     def from_spec(cls, named: SpaceRef) -> ChoiceSpace:
         """Of the kind ``choices``: JSON such as ``{"depth": [2, 3]}``, or the path of a file with it."""
         try:
-            choices = json.loads(named.argument if named.path is None else named.path.read_text())
+            content = named.argument if named.path is None else read_plain(user_path(named.argument))
+            choices = parse_json(content, unique=True)
         except (OSError, ValueError) as error:
             raise InputError(
                 'a JSON object or a file with one after choices:, as {"depth": [2, 3]}', str(error)
@@ -138,9 +141,9 @@ class ChoiceSpace(Space[Combination]):
     def parse(self, text: str) -> Combination:
         """The architecture written as a JSON object with one value for each name."""
         try:
-            values = json.loads(text)
+            values = parse_json(text, unique=True)
         except ValueError as error:
-            raise InputError(f"a JSON object with {', '.join(self.choices)}", f"{text!r} ({error})") from error
+            raise InputError(f"a JSON object with {', '.join(self.choices)}", f"{text[:80]!r} ({error})") from error
         if not isinstance(values, dict) or set(values) != set(self.choices):
             got = ", ".join(values) if isinstance(values, dict) else type(values).__name__
             raise InputError(f"a value for each of {', '.join(self.choices)}", got or "none")
@@ -237,9 +240,11 @@ def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
         found[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
         try:
             texts = [json.dumps(value, allow_nan=False) for value in found[name]]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"plain JSON values for {name!r}", str(error)) from error
-        if not texts or len(set(texts)) < len(texts):
+        # True, 1 and 1.0 are one value to Python, and to whoever compares what a function of theirs is given.
+        plain = [value for value in found[name] if isinstance(value, bool | int | float | str)]
+        if not texts or len(set(texts)) < len(texts) or len(set(plain)) < len(plain):
             raise InputError(f"different values for {name!r}, one at least", ", ".join(texts) or "none")
     if math.prod(map(len, found.values())) < 2:
         raise InputError("at least two architectures in a space", f"one: {found}")

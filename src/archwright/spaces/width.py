@@ -29,6 +29,10 @@ from archwright.spaces.channel_groups import Channels
 from archwright.spaces.choice_space import OwnNetwork
 from archwright.spaces.known_networks import NETWORKS, build_known
 from archwright.spaces.operations import Cost
+from archwright.strict import parse_json
+
+MOST_COUNTED = 1_000_000
+"""The highest number of a channel in a text, far above that of any layer: ranges are written out."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ def _numbers(text: str) -> list[int]:
     found: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
+        if int(high or low) > MOST_COUNTED:
+            raise ValueError(f"a channel above {MOST_COUNTED:,}")
         found += range(int(low), int(high or low) + 1)
     return found
 
@@ -228,7 +234,7 @@ class WidthSpace(Space[Width]):
     def parse(self, text: str) -> Width:
         """The architecture written as JSON, one text of ranges a group."""
         try:
-            values = json.loads(text)
+            values = parse_json(text, unique=True)
             kept = {name: _numbers(ranges) for name, ranges in values.items()}
         except (ValueError, AttributeError) as error:
             raise InputError('kept channels as JSON, as {"conv1": "0-3,7"}', f"{text[:80]!r} ({error})") from error
