@@ -132,9 +132,9 @@ def latency(
     space: str = "compact",
     *,
     data: Any = None,
-    classes: int = 10,
-    image_size: int = 32,
-    image_channels: int = 3,
+    classes: int | None = None,
+    image_size: int | None = None,
+    image_channels: int | None = None,
     scale: str = "small",
     width: float | None = None,
     timing: Timing | None = None,
@@ -150,9 +150,9 @@ def latency(
         space: name of a space made of blocks: compact (binas), mbconv (binas with the paper's plan).
         data: takes image size, channels and classes from these data, which may be a text or in memory; for named data
             and compact the size is the one that a search chooses.
-        classes: without ``data``.
-        image_size: without ``data``.
-        image_channels: without ``data``.
+        classes: without ``data``; 10 by default.
+        image_size: without ``data``, side in pixels; 32 by default.
+        image_channels: without ``data``; 3 by default.
         scale: preset, as in a search.
         width: multiplies all widths, instead of the preset's.
         timing: back end, device, threads, batch, repeats.
@@ -171,12 +171,16 @@ def latency(
     measured = find_space(space)
     if not isinstance(measured, StagedSpace):
         raise InputError("a space made of blocks (mbconv, compact)", repr(space))
+    given = {"classes": classes, "image_size": image_size, "image_channels": image_channels}
+    own = {name: value for name, value in given.items() if value is not None}
     if data is not None:
+        if own:
+            raise InputError(f"no {', '.join(own)} beside data, which have their own", "both")
         images = load_data(DataRequest(data, 0)) if isinstance(data, str) else from_object(data)
         chosen_by_search = isinstance(data, str) and space == "compact"
-        image_size = sufficient_size(images) if chosen_by_search else images.image_size
-        classes, image_channels = images.classes, images.image_channels
-    named = measured.named_scale(scale, classes, image_size, image_channels)
+        own = {"image_size": sufficient_size(images) if chosen_by_search else images.image_size}
+        own |= {"classes": images.classes, "image_channels": images.image_channels}
+    named = measured.named_scale(scale, **{"classes": 10, "image_size": 32, "image_channels": 3, **own})
     chosen = measured.at_scale(named if width is None else named.changed(width=width))
     path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)
     log = path.with_name(f"{path.name}.part.jsonl")

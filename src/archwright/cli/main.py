@@ -19,7 +19,7 @@ from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
 from archwright.cli.serve import serve_command
-from archwright.cli.values import FINITE_POSITIVE, OVERWRITE, FiniteRange
+from archwright.cli.values import FINITE_POSITIVE, OVERWRITE, PATH, TEXT, FiniteRange, refuse_idle
 
 
 @click.group(
@@ -76,7 +76,7 @@ def runs_list(as_json: bool) -> None:
 
 
 @runs.command("show", epilog="Example: archwright runs show last")
-@click.argument("run", default="last")
+@click.argument("run", default="last", type=TEXT)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_show(run: str, as_json: bool) -> None:
     """What a run was asked, how far it is and what it found. RUN is a folder, a name or 'last'."""
@@ -91,7 +91,7 @@ def runs_show(run: str, as_json: bool) -> None:
 
 
 @runs.command("delete", epilog="Example: archwright runs delete last")
-@click.argument("names", nargs=-1, required=True, metavar="RUN...")
+@click.argument("names", nargs=-1, required=True, metavar="RUN...", type=TEXT)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def runs_delete(names: tuple[str, ...], yes: bool) -> None:
     """Remove runs with all that is in their folders. RUN is a folder, a name or 'last'."""
@@ -105,8 +105,8 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
 
 
 @runs.command("report", epilog="Example: archwright runs report last")
-@click.argument("names", metavar="[RUN]...", nargs=-1)
-@click.option("--out", type=click.Path(path_type=Path), help="The page; report.html in the run, or comparison.html.")
+@click.argument("names", metavar="[RUN]...", nargs=-1, type=TEXT)
+@click.option("--out", type=PATH, help="The page; report.html in the run, or comparison.html.")
 @OVERWRITE
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_json: bool) -> None:
@@ -122,7 +122,9 @@ def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_js
     folders = [find_run(name).folder for name in names or ("last",)]
     if len(folders) > 1:
         out = out or Path("comparison.html")
-    if out is not None:
+    if out is None:
+        refuse_idle("without --out", "overwrite")
+    else:
         check_output(out, MARK, overwrite)
     if out is not None and len(folders) > 1:
         path = report_comparison(folders, out)
@@ -135,7 +137,7 @@ def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_js
 
 
 @runs.command("stop", epilog="Example: archwright runs stop last")
-@click.argument("run", default="last")
+@click.argument("run", default="last", type=TEXT)
 def runs_stop(run: str) -> None:
     """Ask a search in another terminal or machine to save and stop. RUN is a folder, a name or 'last'."""
     from archwright.runs.run import find_run
@@ -148,7 +150,7 @@ def runs_stop(run: str) -> None:
 
 
 @runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
-@click.argument("run", default="last")
+@click.argument("run", default="last", type=TEXT)
 @click.option(
     "--limit",
     type=FINITE_POSITIVE,
@@ -178,7 +180,7 @@ def runs_resume(
 
 
 @runs.command("time", epilog="Example: archwright runs time last --times 3")
-@click.argument("run", default="last")
+@click.argument("run", default="last", type=TEXT)
 @click.option("--times", type=click.IntRange(min=1), default=3, show_default=True, help="How often each is timed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_time(run: str, times: int, as_json: bool) -> None:

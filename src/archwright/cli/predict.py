@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from archwright.cli.values import COUNT, OVERWRITE
+from archwright.cli.values import COUNT, OVERWRITE, PATH, TEXT, refuse_idle
 
 if TYPE_CHECKING:
     from archwright.models import Prediction
@@ -19,13 +19,15 @@ CSV_HEAD = b"image,class_1,probability_1"
 
 
 @click.command("predict", epilog="Example: archwright predict last photos/ --csv answers.csv")
-@click.argument("model")
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("model", type=TEXT)
+@click.argument("images", nargs=-1, required=True, type=PATH)
 @click.option(
-    "--space", help="Space of a model whose space is your own: MODULE:OBJECT or FILE.py:OBJECT, which is imported."
+    "--space",
+    type=TEXT,
+    help="Space of a model whose space is your own: MODULE:OBJECT or FILE.py:OBJECT, which is imported.",
 )
 @click.option("--top", type=COUNT, default=3, show_default=True, help="Classes to show.")
-@click.option("--csv", "table", type=click.Path(path_type=Path), help="Write classes and probabilities to this file.")
+@click.option("--csv", "table", type=PATH, help="Write classes and probabilities to this file.")
 @OVERWRITE
 @click.option("--skip-bad", is_flag=True, help="Leave out unreadable images instead of stopping.")
 @click.option("--allow-import", is_flag=True, help="Run the module of yours that MODEL names, where it names one.")
@@ -53,7 +55,9 @@ def predict_command(
 
     paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
     place = _place(model)
-    if table is not None:
+    if table is None:
+        refuse_idle("without --csv", "overwrite")
+    else:
         check_output(table, CSV_HEAD, overwrite, (*paths, place))
     found: list[Prediction] = []
     own = None if space is None else find_space(space)

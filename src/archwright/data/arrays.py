@@ -95,6 +95,8 @@ def check_claims(path: Path) -> None:
 def _named_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, str], tuple[str, str] | None]:
     """Which keys hold the pool and the official test part."""
     names = set(arrays)
+    if names & {"x", "y"} and names & {"x_train", "y_train"}:
+        raise InputError(_KEYS, f"both: {', '.join(sorted(names))}", "Leave one pair out.")
     for images, labels in (("x_train", "y_train"), ("x", "y")):
         if {images, labels} <= names:
             break
