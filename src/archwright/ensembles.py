@@ -33,6 +33,8 @@ from archwright.spaces.registry import find_space
 from archwright.strict import from_plain
 
 MANIFEST = "ensemble.json"
+MOST_MEMBERS = 1000
+"""That a list may name."""
 Mean = Literal["probabilities", "logits"]
 
 
@@ -229,6 +231,9 @@ def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: b
         listed = from_plain(_Manifest, read_json(folder / MANIFEST), "an ensemble")
     except InputError as error:
         raise RunError(f"expected an ensemble in {folder}, got another {MANIFEST}: {error}") from error
+    if len(listed.members) > MOST_MEMBERS or len(set(listed.members)) < len(listed.members):
+        got = f"{len(listed.members):,}" if len(listed.members) > MOST_MEMBERS else "one of them twice"
+        raise RunError(f"expected up to {MOST_MEMBERS} different members of the ensemble in {folder}, got {got}.")
     if listed.format != FORMAT:
         raise RunError(f"expected an ensemble of format {FORMAT} in {folder}, got format {listed.format}.")
     missing = [name for name in listed.members if not inside(folder, name).is_file()]

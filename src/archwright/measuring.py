@@ -12,12 +12,13 @@ from typing import Any
 from torch import nn
 
 from archwright.costs.measure import Timing
-from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table
+from archwright.costs.tables import FEWEST_NETWORKS, ROUNDS, LatencyTable, measure_table, parts
 from archwright.data import from_object
 from archwright.data.detail import sufficient_size
 from archwright.data.kept import keep
 from archwright.data.request import DataRequest, load_data
 from archwright.device import Device
+from archwright.effort import refuse_large, seconds_of, training_bytes
 from archwright.errors import InputError
 from archwright.execution.base import make_executor
 from archwright.paths import check_output
@@ -32,6 +33,8 @@ from archwright.spaces.staged import StagedSpace
 
 TABLE_MARK = b'"provenance"'
 """In every latency table, and in what an interrupted measurement leaves."""
+SCORING = 10
+"""A metric takes so many passes forward, roughly."""
 METRICS = ("grad", "snip", "trace", "kappa")
 
 
@@ -45,6 +48,7 @@ def score(
     executor: str = "here",
     workers: int = 1,
     address: str = "",
+    yes: bool = False,
     progress: Progress | None = None,
     **request: Any,
 ) -> Scores:
@@ -59,6 +63,7 @@ def score(
         executor: here, processes or ray; modules are scored here.
         workers: processes of the executor.
         address: of a Ray cluster.
+        yes: begin also what takes days (see :mod:`archwright.effort`).
         progress: where to show what happens.
         request: further fields of :class:`~archwright.proxies.engine.ScoreRequest`: channels, cells (of architectures),
             image_size (of modules the data's own by default), batch_size, initialisation, ntk, labels, replicates.
@@ -80,13 +85,27 @@ def score(
         if networks:
             size = load_data(wanted).image_size
             own = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **{"image_size": size, **request})
+            weights = [sum(weight.numel() for weight in one.parameters()) for one in networks]
+            seconds = sum(seconds_of(SCORING * own.batch_size * count, own.replicates) for count in weights)
+            refuse_large("scoring", seconds, training_bytes(max(weights)), yes)
             return score_networks(networks, own, logged(progress))
         chosen = find_space(space) if isinstance(space, str) else space
         values = [chosen.parse(one) if isinstance(one, str) else one for one in several]
         settings = {"channels": 4, "cells": 3, "image_size": 8, "batch_size": 64, **request}
         asked = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **settings)
+        _check_effort(chosen, values, asked, yes)
         log = ItemLog(Path(folder) / "scores.jsonl")
         return score_architectures(chosen, values, asked, executor=where, log=log, progress=logged(progress))
+
+
+def _check_effort(space: Space[Any], architectures: Sequence[Architecture], asked: ScoreRequest, yes: bool) -> None:
+    """Refuse scores that take days, by what the first network costs."""
+    data = load_data(asked.data)
+    size = min(asked.image_size, data.image_size)
+    scale = space.proxy_scale(asked.channels, asked.cells, data.classes, size, data.image_channels)
+    cost = space.at_scale(scale).cost(architectures[0], scale)
+    seconds = len(architectures) * seconds_of(SCORING * asked.batch_size * cost.macs, asked.replicates)
+    refuse_large("scoring", seconds, training_bytes(cost.params), yes)
 
 
 def build_networks(reference: str, data: Any = "digits") -> dict[str, nn.Module]:
@@ -142,6 +161,7 @@ def latency(
     validation_networks: int = 0,
     out: Path | str | None = None,
     overwrite: bool = False,
+    yes: bool = False,
     progress: Progress | None = None,
 ) -> Latencies:
     """Measure every block of a space on this machine, for searches under a latency limit.
@@ -160,6 +180,7 @@ def latency(
         validation_networks: others it is tried on.
         out: where to write the table; in the runs folder by default. An interrupted measurement goes on there.
         overwrite: whether another file than a latency table may be replaced there.
+        yes: begin also what takes days or most of the memory (see :mod:`archwright.effort`).
         progress: where to show what happens.
 
     Example:
@@ -182,6 +203,7 @@ def latency(
         own |= {"classes": images.classes, "image_channels": images.image_channels}
     named = measured.named_scale(scale, **{"classes": 10, "image_size": 32, "image_channels": 3, **own})
     chosen = measured.at_scale(named if width is None else named.changed(width=width))
+    refuse_large("measuring", *_timing_effort(chosen, timing, networks + validation_networks), yes)
     path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)
     log = path.with_name(f"{path.name}.part.jsonl")
     read = [] if not isinstance(data, str) else DataRequest(data, 0).needs
@@ -199,6 +221,15 @@ def latency(
     table.save(path)
     log.unlink(missing_ok=True)
     return Latencies(table, path, chosen)
+
+
+def _timing_effort(space: StagedSpace[Any], timing: Timing, networks: int) -> tuple[float, float]:
+    """Seconds and bytes of timing every part of ``space`` and so many whole networks, roughly."""
+    heaviest, calls = space.heaviest(), timing.repeats + ROUNDS * timing.warm_up
+    whole = seconds_of(timing.batch * space.cost(heaviest, space.scale).macs)
+    part = seconds_of(timing.batch * space.cost(heaviest, space.scale).macs / (sum(space.depths) + 2))
+    seconds = calls * (len(parts(space)) * part + (networks + 2) * whole)
+    return seconds, float(timing.batch * space.memory_bytes(heaviest, space.scale))
 
 
 def _file_name(space: StagedSpace[Any], preset: str, width: float | None, timing: Timing) -> str:

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from archwright.errors import InputError
-from archwright.paths import user_path
+from archwright.paths import odd_kind, user_path
 
 _HERE = "here"
 """The place of an object that only this process has: a lambda, or something of a script or a notebook."""
@@ -249,6 +249,9 @@ def _module_of(path: Path) -> str:
 def _file(path: Path) -> ModuleType:
     name, path = _module_of(path), user_path(str(path)).resolve()
     if name not in sys.modules:
+        kind = odd_kind(path, follow=True)
+        if kind is not None:  # reading a pipe would not end
+            raise ImportError(f"{path} is {kind}")
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
             raise ImportError(f"no Python file {path}")

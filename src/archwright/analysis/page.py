@@ -21,6 +21,7 @@ from archwright.analysis.named import NamedCell, build_network, count_cost
 from archwright.analysis.placement import SAMPLE, Placement, placements, plot_placement
 from archwright.data import Batches, ImageData
 from archwright.data.request import DataRequest, load_data
+from archwright.effort import TRAINING, seconds_of
 from archwright.proxies.score import score
 from archwright.report.style import GENERATOR
 from archwright.runs.files import Json, write_atomic
@@ -71,6 +72,15 @@ def analyse(cells: Sequence[NamedCell], options: AnalysisOptions, progress: Prog
             found[cell.label] = _one(cell, options, data)
             bar.advance()
     return found
+
+
+def seconds_of_analysis(cells: Sequence[NamedCell], options: AnalysisOptions) -> float:
+    """How long :func:`analyse` takes, roughly: the trainings, and the passes behind every point of the pictures."""
+    data = load_data(options.data)
+    images = min(options.images, len(data.train))
+    passes = TRAINING * (images * options.epochs + options.variance_grid**2 * CellStudy.variance_images)
+    passes = passes + options.grid**2 * CellStudy.landscape_images if options.epochs else SCORED_IMAGES
+    return sum(seconds_of(count_cost(one.architecture, scale_of(one, options, data)).macs, passes) for one in cells)
 
 
 def scale_of(cell: NamedCell, options: AnalysisOptions, data: ImageData) -> Scale:

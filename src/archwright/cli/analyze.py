@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from archwright.cli.values import OVERWRITE, PATH, TEXT, FiniteRange, refuse_idle
+from archwright.cli.values import OVERWRITE, PATH, TEXT, YES, FiniteRange, refuse_idle
 
 
 @click.command("analyze")
@@ -26,6 +26,7 @@ from archwright.cli.values import OVERWRITE, PATH, TEXT, FiniteRange, refuse_idl
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
 @click.option("--out", type=PATH, help="The page; CELL.html here if not given.")
 @OVERWRITE
+@YES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def analyze_command(
     cell: str,
@@ -42,6 +43,7 @@ def analyze_command(
     seed: int,
     out: Path | None,
     overwrite: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Why CELL? Width, depth, place in its space, scores, convergence, loss landscape, gradient variance.
@@ -51,8 +53,9 @@ def analyze_command(
     Example: archwright analyze DARTS_V2 --compare enas --epochs 8
     """
     from archwright.analysis.named import find_cell
-    from archwright.analysis.page import AnalysisOptions, analyse, rows_of, write_page
+    from archwright.analysis.page import AnalysisOptions, analyse, rows_of, seconds_of_analysis, write_page
     from archwright.data.request import DataRequest
+    from archwright.effort import refuse_large
     from archwright.errors import InputError
     from archwright.paths import check_output
     from archwright.report.style import MARK
@@ -69,6 +72,7 @@ def analyze_command(
     images_of = DataRequest(data, seed, image_size)
     check_output(path, MARK, overwrite, map(Path, images_of.needs))
     options = AnalysisOptions(images_of, epochs, channels, cells, images, lr, grid, variance_grid, seed)
+    refuse_large("the analysis", seconds_of_analysis(chosen, options), yes=yes)
     found = analyse(chosen, options, TerminalProgress())
     write_page(chosen, found, options, path)
     if as_json:

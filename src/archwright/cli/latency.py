@@ -7,7 +7,19 @@ from pathlib import Path
 import click
 
 from archwright.bounds import MOST_COUNT
-from archwright.cli.values import BATCH, CLASSES, COUNT, COUNT_OR_NONE, OVERWRITE, PATH, PIXELS, TEXT, THREADS, WIDTH
+from archwright.cli.values import (
+    BATCH,
+    CLASSES,
+    COUNT,
+    COUNT_OR_NONE,
+    OVERWRITE,
+    PATH,
+    PIXELS,
+    TEXT,
+    THREADS,
+    WIDTH,
+    YES,
+)
 
 NETWORKS = click.IntRange(20, MOST_COUNT)
 CHOICE_1_3 = click.Choice(["1", "3"])
@@ -36,6 +48,7 @@ CHOICE_1_3 = click.Choice(["1", "3"])
 @click.option("--validation-networks", type=COUNT_OR_NONE, default=0, show_default=True, help="Others it is tried on.")
 @click.option("--out", type=PATH, help="Where to write the table; default: in the runs folder.")
 @OVERWRITE
+@YES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def latency_command(
     space: str,
@@ -56,6 +69,7 @@ def latency_command(
     validation_networks: int,
     out: Path | None,
     overwrite: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Measure every block of a space here, for searches under a latency limit; an interrupted measurement goes on."""
@@ -79,6 +93,7 @@ def latency_command(
         validation_networks=validation_networks,
         out=out,
         overwrite=overwrite,
+        yes=yes,
         progress=TerminalProgress(),
     )
     table, path, chosen = measured.table, measured.path, measured.space

@@ -181,7 +181,7 @@ def runs_resume(
 
 @runs.command("time", epilog="Example: archwright runs time last --times 3")
 @click.argument("run", default="last", type=TEXT)
-@click.option("--times", type=click.IntRange(min=1), default=3, show_default=True, help="How often each is timed.")
+@click.option("--times", type=click.IntRange(1, 1000), default=3, show_default=True, help="How often each is timed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_time(run: str, times: int, as_json: bool) -> None:
     """Time the networks of a finished binas run again. RUN is a folder, a name or 'last'.

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PATH, PIXELS, SEED, TEXT, WORKERS, refuse_idle
+from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PATH, PIXELS, SEED, TEXT, WORKERS, YES, refuse_idle
 from archwright.errors import InputError
 
 if TYPE_CHECKING:
     from archwright.proxies.score import Scores
+
+MOST_CHARACTERS = 100_000_000
+"""Read from stdin."""
 
 
 @click.command("score", epilog="Example: archwright score --file cells.txt --metrics trace,kappa")
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
 @click.option("--executor", type=TEXT, default="here", show_default=True, help="here, processes or ray.")
 @click.option("--workers", type=WORKERS, default=1, show_default=True, help="Processes of the executor.")
 @click.option("--address", type=TEXT, help="HOST:PORT of a Ray cluster.")
+@YES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def score_command(
     architectures: tuple[str, ...],
@@ -71,6 +75,7 @@ def score_command(
     executor: str,
     workers: int,
     address: str | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Score ARCHITECTURES, or networks of your own, without training them, the best by the first metric first."""
@@ -92,7 +97,7 @@ def score_command(
         refuse_idle("beside --network", "space", "channels", "cells", "executor", "workers", "address")
         click.echo(f"importing {', '.join(networks)}", err=True)
         own = {name: network for one in networks for name, network in build_networks(one, data).items()}
-        scores = score(list(own.values()), data, names, seed=seed, progress=TerminalProgress(), **request)
+        scores = score(list(own.values()), data, names, seed=seed, yes=yes, progress=TerminalProgress(), **request)
         _show("network", list(own), scores, as_json, {})
         return
     scores = score(
@@ -104,6 +109,7 @@ def score_command(
         executor=executor,
         workers=workers,
         address=address or "",
+        yes=yes,
         progress=TerminalProgress(),
         channels=channels,
         cells=cells,
@@ -134,8 +140,16 @@ def _texts(architectures: tuple[str, ...], path: Path | None) -> list[str]:
         return list(architectures)
     if str(path) != "-" and not path.is_file():
         raise InputError("a file with one architecture a line", str(path))
-    lines = sys.stdin.read() if str(path) == "-" else _read(path)
+    lines = _read_stdin() if str(path) == "-" else _read(path)
     return [*architectures, *(line.strip() for line in lines.splitlines() if line.strip())]
+
+
+def _read_stdin() -> str:
+    """All that is piped in, up to a size that no list of architectures has."""
+    text = sys.stdin.read(MOST_CHARACTERS + 1)
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(f"up to {MOST_CHARACTERS:,} characters on stdin", "more")
+    return text
 
 
 def _read(path: Path) -> str:
