@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from archwright.costs.measure import Timing
 from archwright.costs.tables import FEWEST_NETWORKS, ROUNDS, LatencyTable, measure_table, parts
@@ -21,13 +23,15 @@ from archwright.device import Device
 from archwright.effort import refuse_large, seconds_of, training_bytes
 from archwright.errors import InputError
 from archwright.execution.base import make_executor
+from archwright.owncode import called, own_code
 from archwright.paths import check_output
-from archwright.proxies.engine import ScoreRequest, score_architectures, score_networks
+from archwright.proxies.engine import ScoreRequest, draw_batch, score_architectures, score_networks
 from archwright.proxies.score import Scores
 from archwright.references import DataRef, resolve
 from archwright.runs.progress import Progress, logged
 from archwright.runs.run import ItemLog, runs_root
 from archwright.spaces.base import Architecture, Space
+from archwright.spaces.choice_space import check_logits, check_own_network
 from archwright.spaces.registry import find_space
 from archwright.spaces.staged import StagedSpace
 
@@ -85,10 +89,9 @@ def score(
         if networks:
             size = load_data(wanted).image_size
             own = ScoreRequest(metrics=tuple(metrics), data=wanted, seed=seed, **{"image_size": size, **request})
-            weights = [sum(weight.numel() for weight in one.parameters()) for one in networks]
-            seconds = sum(seconds_of(SCORING * own.batch_size * count, own.replicates) for count in weights)
-            refuse_large("scoring", seconds, training_bytes(max(weights)), yes)
-            return score_networks(networks, own, logged(progress))
+            _check_modules(networks, own, yes)
+            with own_code("your network to be scored"):
+                return score_networks(networks, own, logged(progress))
         chosen = find_space(space) if isinstance(space, str) else space
         values = [chosen.parse(one) if isinstance(one, str) else one for one in several]
         settings = {"channels": 4, "cells": 3, "image_size": 8, "batch_size": 64, **request}
@@ -96,6 +99,40 @@ def score(
         _check_effort(chosen, values, asked, yes)
         log = ItemLog(Path(folder) / "scores.jsonl")
         return score_architectures(chosen, values, asked, executor=where, log=log, progress=logged(progress))
+
+
+def _check_modules(networks: Sequence[nn.Module], asked: ScoreRequest, yes: bool) -> None:
+    """Refuse modules that cannot be scored, by a pass of two images forward and back, and scores that take days."""
+    data = load_data(asked.data)
+    images, labels = draw_batch(replace(asked, batch_size=2), data, 0)
+    for one in networks:
+        name = f"the {type(one).__name__} to score"
+        check_own_network(one, name)
+        weights = list(one.parameters())
+        count = sum(weight.numel() for weight in weights)
+        seconds = len(networks) * seconds_of(SCORING * asked.batch_size * count, asked.replicates)
+        refuse_large("scoring", seconds, training_bytes(count), yes)
+        with own_code(name), _in_evaluation(one):
+            logits = one(images)
+        check_logits(logits, data.classes, name)
+        if not logits.requires_grad:
+            raise InputError(
+                f"logits with a gradient from {name}", "none", "Do not detach them, or freeze the weights."
+            )
+        with own_code(f"the gradient of {name}"):
+            torch.autograd.grad(cross_entropy(logits, labels), weights, allow_unused=True)
+
+
+@contextmanager
+def _in_evaluation(network: nn.Module) -> Iterator[None]:
+    """``network`` in evaluation mode inside the block, in which it keeps no statistics, and as before after it."""
+    before = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
 
 
 def _check_effort(space: Space[Any], architectures: Sequence[Architecture], asked: ScoreRequest, yes: bool) -> None:
@@ -121,9 +158,7 @@ def build_networks(reference: str, data: Any = "digits") -> dict[str, nn.Module]
         raise InputError("a function that makes a network", f"{reference}, a {type(function).__name__}")
     images = load_data(DataRequest(data, 0)) if isinstance(data, str) else from_object(data)
     given = {"classes": images.classes, "image_size": images.image_size, "image_channels": images.image_channels}
-    accepted = inspect.signature(function).parameters
-    everything = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in accepted.values())
-    made = function(**{name: value for name, value in given.items() if everything or name in accepted})
+    made = called(function, given, f"your function {reference}")
     found = {reference: made} if isinstance(made, nn.Module) else made
     if not isinstance(found, Mapping) or not found or not all(isinstance(one, nn.Module) for one in found.values()):
         raise InputError(

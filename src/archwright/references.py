@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 from archwright.errors import InputError
+from archwright.owncode import OwnCodeError, own_code, told
 from archwright.paths import odd_kind, user_path
 
 _HERE = "here"
@@ -234,9 +235,10 @@ def _module(named: ObjectRef, what: str) -> ModuleType:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        return importlib.import_module(named.place) if named.path is None else _file(named.path)
-    except Exception as error:
-        problem = f"{named.place} ({type(error).__name__}: {error})"
+        with own_code(named.place):
+            return importlib.import_module(named.place) if named.path is None else _file(named.path)
+    except OwnCodeError as error:
+        problem = f"{named.place} ({told(error.__cause__ or error)})"
         raise InputError(f"a module or a Python file that can be imported for the {what}", problem) from error
 
 

@@ -46,7 +46,7 @@ def test_a_word_more_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as leaving:  # the fixture lets nothing start
         main(["latency", "--repeats", str(10**9), "--yes"])
-    assert leaving.value.code == 1
+    assert leaving.value.code == 1  # as the fixture ends what is accepted
 
 
 def test_the_bound_is_where_it_is_said_to_be() -> None:

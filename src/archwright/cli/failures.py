@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from archwright.errors import ArchwrightError
+from archwright.owncode import place_of, told
 from archwright.terminal import shortened
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -96,6 +97,8 @@ def _message(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         do = "Use smaller images, networks or batches."
         return f"expected something that fits into memory, got: {str(error) or 'no memory left'}. {do}", 2
+    if place_of(error):
+        return f"expected your own code to work, got {told(error)}.", 2
     return _unexpected(error), 1
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from archwright.errors import InputError, unknown_name
+from archwright.owncode import own_code
 from archwright.references import DataRef, ObjectRef, resolve
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ class OwnAugmentation:
             np.random.seed(seed % 2**32)  # noqa: NPY002
             random.seed(seed)
             try:
-                changed = self.function(unit)
+                with own_code("your augmentation"):
+                    changed = self.function(unit)
             finally:
                 random.setstate(states[0])
                 np.random.set_state(states[1])  # noqa: NPY002

@@ -31,6 +31,7 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
+from archwright.owncode import own_code
 from archwright.paths import check_plain_run, check_utf8, check_writable, open_plain
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
@@ -185,7 +186,8 @@ class Run:
         if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
             logger.debug("%s", visible(_happened(record)))
         for listener in self.listeners:
-            listener(record)
+            with own_code("a callback"):
+                listener(record)
 
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""

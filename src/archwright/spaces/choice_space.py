@@ -18,8 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from archwright.errors import InputError
+from archwright.owncode import own_code
 from archwright.paths import read_plain, user_path
 from archwright.references import SpaceRef
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
@@ -202,10 +204,9 @@ class ChoiceSpace(Space[Combination]):
                 "a space that builds networks", f"the choices {', '.join(self.choices)} alone", "Give it build=."
             )
         self.check_scale(scale)
-        network = self._build(architecture, scale)
-        if not isinstance(network, nn.Module):
-            raise InputError("a torch module from the space's build function", type(network).__name__)
-        return network if isinstance(network, Network) else OwnNetwork(network)
+        with own_code("the space's build function"):
+            network = self._build(architecture, scale)
+        return own_network(network, "the space's build function", in_memory=False)
 
     def cost(self, architecture: Combination, scale: Scale) -> Cost:
         """Counted on the network, built without memory (on torch's ``meta`` device)."""
@@ -225,8 +226,52 @@ class OwnNetwork(Network):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, classes)."""
-        logits: Tensor = self.body(x)
+        with own_code("your network"):
+            logits: Tensor = self.body(x)
         return logits
+
+
+def own_network(network: Any, what: str, in_memory: bool = True) -> Network:
+    """A user's module in the form of our networks; see :func:`check_own_network`."""
+    check_own_network(network, what, in_memory)
+    return network if isinstance(network, Network) else OwnNetwork(network)
+
+
+def check_own_network(network: Any, what: str, in_memory: bool = True) -> None:
+    """Refuse what nothing here can work on.
+
+    Args:
+        network: what the user's code made.
+        what: the code that made it, as "your function net.py:make".
+        in_memory: whether its weights must have values; costs are counted without.
+    """
+    if not isinstance(network, nn.Module):
+        raise InputError(f"a torch module from {what}", type(network).__name__)
+    if isinstance(network, torch.jit.ScriptModule):
+        raise InputError(f"a module of Python code from {what}", "a compiled ScriptModule", "Give it before torch.jit.")
+    weights = list(network.parameters())
+    if any(isinstance(weight, UninitializedParameter) for weight in weights):
+        do = "Call it once with an image first."
+        raise InputError(f"a module with all its weights from {what}", "a lazy one", do)
+    if in_memory and any(weight.is_meta for weight in weights):
+        raise InputError(f"a module with weights in memory from {what}", "one on the device 'meta'")
+    kinds = {str(weight.dtype).removeprefix("torch.") for weight in weights}
+    if kinds - {"float32"}:
+        raise InputError(f"weights of type float32 from {what}", ", ".join(sorted(kinds)), "Call .float() on it.")
+
+
+def check_logits(logits: Any, classes: int, what: str) -> None:
+    """Refuse what a user's network gave for a batch of images where it is no (images, classes) of numbers.
+
+    Args:
+        logits: what it gave.
+        classes: that there are.
+        what: the network, as "your network net.py:make".
+    """
+    good = isinstance(logits, Tensor) and logits.ndim == 2 and logits.shape[1] == classes
+    if not good or not logits.is_floating_point():
+        got = f"{logits.dtype} {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise InputError(f"logits (images, {classes}) from {what}", got)
 
 
 def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
