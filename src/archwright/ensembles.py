@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from archwright.costs.measure import Timing, measure
 from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError
-from archwright.models import FORMAT, Classifier, Model, load_member
+from archwright.models import FORMAT, Classifier, Model, finite, load_member
 from archwright.runs.files import Json, inside, read_json, write_json
 from archwright.solvers.svgd import (
     Floats,
@@ -33,6 +33,8 @@ from archwright.spaces.registry import find_space
 from archwright.strict import from_plain
 
 MANIFEST = "ensemble.json"
+MOST_MEMBERS = 1000
+"""That a list may name."""
 Mean = Literal["probabilities", "logits"]
 
 
@@ -121,7 +123,7 @@ class Ensemble(Classifier):
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
-        return torch.softmax(self.network.eval()(images), dim=1)
+        return finite(torch.softmax(self.network.eval()(images), dim=1))
 
     @property
     def architecture(self) -> str:
@@ -152,11 +154,16 @@ class Ensemble(Classifier):
         listed = {"format": FORMAT, "mean": self.mean, "members": names, "measured": self.measured}
         write_json(Path(folder) / MANIFEST, listed)
 
-    def export(self, path: Path | str) -> float:
-        """Write one ONNX graph with all members, checked against PyTorch; the largest difference of a probability."""
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write one ONNX graph with all members, checked against PyTorch; the largest difference of a probability.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
         from archwright.export import export_onnx
 
-        return export_onnx(self, Path(path))
+        return export_onnx(self, Path(path), overwrite)
 
     def report(self, batches: Iterable[tuple[Tensor, Tensor]], timing: Timing | None = None) -> EnsembleReport:
         """What ensemble and members do on ``batches`` of preprocessed images and labels, and what they cost.
@@ -212,17 +219,21 @@ class _Manifest:
     measured: dict[str, Json]
 
 
-def load_ensemble(folder: Path, space: Space[Any] | None = None) -> Ensemble:
+def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: bool = False) -> Ensemble:
     """The ensemble saved in ``folder``; a missing member is an error that names it.
 
     Args:
         folder: with the members' files and their list.
         space: of all members, as in :func:`archwright.load_model`.
+        allow_import: as in :func:`archwright.load_model`.
     """
     try:
         listed = from_plain(_Manifest, read_json(folder / MANIFEST), "an ensemble")
     except InputError as error:
         raise RunError(f"expected an ensemble in {folder}, got another {MANIFEST}: {error}") from error
+    if len(listed.members) > MOST_MEMBERS or len(set(listed.members)) < len(listed.members):
+        got = f"{len(listed.members):,}" if len(listed.members) > MOST_MEMBERS else "one of them twice"
+        raise RunError(f"expected up to {MOST_MEMBERS} different members of the ensemble in {folder}, got {got}.")
     if listed.format != FORMAT:
         raise RunError(f"expected an ensemble of format {FORMAT} in {folder}, got format {listed.format}.")
     missing = [name for name in listed.members if not inside(folder, name).is_file()]
@@ -232,5 +243,5 @@ def load_ensemble(folder: Path, space: Space[Any] | None = None) -> Ensemble:
             f"no file {', '.join(missing)}",
             "Copy the whole folder.",
         )
-    members = tuple(load_member(inside(folder, name), space) for name in listed.members)
+    members = tuple(load_member(inside(folder, name), space, allow_import) for name in listed.members)
     return Ensemble(members, listed.mean, listed.measured)

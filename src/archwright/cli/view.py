@@ -150,6 +150,14 @@ def show_predictions(predictions: Sequence[Prediction]) -> None:
     show_table(("image", "class", "probability", "then"), rows)
 
 
+def status_of(run: Run) -> str:
+    """Its status; ``damaged`` where its files do not say."""
+    try:
+        return run.status()
+    except (ArchwrightError, OSError):
+        return "damaged"
+
+
 def show_runs(runs: Sequence[Run], damaged: Sequence[str]) -> None:
     """One row a run, and one line for each folder whose run cannot be read."""
     rows = []

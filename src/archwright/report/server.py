@@ -21,7 +21,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import ASGIApp
 
-from archwright.errors import ArchwrightError, InputError
+from archwright.errors import InputError
 from archwright.report.folders import NotHereError, artifact, open_run
 from archwright.report.guard import Guard
 from archwright.report.live import UNREADABLE, detail, overview
@@ -31,6 +31,7 @@ from archwright.report.style import CSS, POLICY, SCRIPT
 from archwright.runs.files import Json
 from archwright.runs.run import told
 from archwright.search.engine import stop
+from archwright.terminal import visible
 
 HOST = "127.0.0.1"
 PARTS = Path(__file__).parent / "dashboard"
@@ -61,10 +62,11 @@ def dashboard(root: Path, port: int, token: str, closing: Callable[[], bool] = l
         news = _news(lambda: _look(root, name, resumer), closing)
         return StreamingResponse(news, media_type="text/event-stream")
 
-    @app.exception_handler(ArchwrightError)
     def refused(_request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": str(error)}, 404 if isinstance(error, NotHereError) else 409)
+        return JSONResponse({"error": visible(str(error))}, 404 if isinstance(error, NotHereError) else 409)
 
+    for kind in UNREADABLE:  # of a damaged run, by whatever its files lack
+        app.add_exception_handler(kind, refused)
     return Guard(app, port, token)
 
 
@@ -90,7 +92,8 @@ def _add_pages(app: FastAPI, root: Path) -> None:
 
     @app.get("/runs/{name}/log.txt")
     def log(name: str) -> Response:
-        return PlainTextResponse("".join(told(event) + "\n" for event in open_run(root, name).events()))
+        lines = "".join(told(event) + "\n" for event in open_run(root, name).events())
+        return PlainTextResponse(lines.encode(errors="backslashreplace"))
 
     @app.get("/runs/{name}/artifacts/{path:path}")
     def file(name: str, path: str) -> Response:

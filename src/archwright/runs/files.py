@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +21,8 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
-from archwright.errors import InputError, RunError
+from archwright.errors import ArchwrightError, InputError, RunError
+from archwright.paths import odd_kind, open_plain, read_plain, refuse_odd
 from archwright.strict import parse_json
 
 Json: TypeAlias = Any
@@ -34,6 +34,7 @@ _MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write ``data`` aside and rename it into place, so that ``path`` is never half-written."""
+    refuse_odd(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -84,18 +85,6 @@ def inside(folder: Path, name: str) -> Path:
     return path
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to get."""
-    if path.is_dir():
-        raise InputError("the name of a file to write", f"the folder {path}")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    try:
-        with tempfile.NamedTemporaryFile(dir=parent, prefix=".archwright-"):  # permissions alone do not tell
-            pass
-    except OSError as error:
-        raise InputError(f"a folder that can be written for {path.name}", f"{parent} ({error.strerror})") from error
-
-
 def write_json(path: Path, value: Json) -> None:
     """Write ``value`` as readable strict JSON at ``path``, atomically."""
     write_atomic(path, (strict_json(value, indent=1) + "\n").encode())
@@ -123,11 +112,23 @@ def _finite(value: Json) -> Json:
 
 
 def read_json(path: Path) -> Json:
-    """The JSON in ``path``; a damaged file is an error that names it."""
+    """The JSON in ``path``; a damaged file, or anything but a plain file, is an error that names it."""
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_plain(path))
     except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Around what reads a run that may be somebody else's: whatever its files lack or have too much is one error."""
+    try:
+        yield
+    except ArchwrightError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise RunError(f"expected the files of a run in {folder} as they were written, got others ({got}).") from error
 
 
 def write_sealed(path: Path, value: Json) -> None:
@@ -194,7 +195,7 @@ class JsonLines:
     def __iter__(self) -> Iterator[dict[str, Json]]:
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
+        with open_plain(self.path) as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
@@ -222,14 +223,17 @@ def save_tree(path: Path, tree: Tree) -> None:
 
 def load_tree(path: Path) -> Tree:
     """The tree written by :func:`save_tree`; a truncated or altered file is a :class:`RunError` that names it."""
-    data = path.read_bytes()
+    data = read_plain(path)
     body, check = data[:-4], data[-4:]
     if len(data) < 12 or zlib.crc32(body).to_bytes(4, "little") != check:
         raise RunError(f"expected a whole checkpoint in {path}, got a truncated or altered file.")
     from safetensors.torch import load as safetensors_load
 
-    header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
-    return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    try:
+        header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
+        return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"expected a checkpoint in {path}, got something else ({error}).") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -254,6 +258,10 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
     broken = [name for name, tensor in state.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
     if broken:
         raise RunError(f"expected finite weights in {path}, got NaN or infinite ones in {', '.join(broken[:3])}.")
+    wanted = module.state_dict()
+    other = [name for name, tensor in state.items() if name in wanted and not _same_kind(tensor, wanted[name])]
+    if other:
+        raise RunError(f"expected weights of the network's own types in {path}, got others in {', '.join(other[:3])}.")
     try:
         module.load_state_dict(state)
     except (RuntimeError, InputError) as error:  # torch's first line names the class, the next what does not fit
@@ -261,8 +269,18 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
         raise RunError(f"expected the weights of the network that {path} describes, got others: {reasons}") from error
 
 
+def _same_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both are real, or both whole numbers, and the first can be had in the second's type without overflow."""
+    if one.is_floating_point() != other.is_floating_point() or one.is_complex():
+        return False
+    return not one.is_floating_point() or bool(one.to(other.dtype).isfinite().all())
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    kind = odd_kind(path, follow=True)
+    if kind is not None:
+        raise RunError(f"expected a safetensors file in {path}, got {kind}.")
     try:
         with safe_open(path, framework="pt") as file:
             yield file

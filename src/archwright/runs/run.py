@@ -31,14 +31,16 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
+from archwright.owncode import own_code
+from archwright.paths import check_plain_run, check_utf8, check_writable, open_plain
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
     JsonLines,
-    check_writable,
     inside,
     read_json,
     read_sealed,
+    reading,
     write_json,
     write_sealed,
 )
@@ -56,7 +58,8 @@ class ItemLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lines = JsonLines(path, sealed=True)
-        self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
+        with reading(path.parent.parent):
+            self.done: dict[str, Json] = {str(record["key"]): record["result"] for record in self._lines}
 
     def record(self, key: str, result: Json) -> None:
         """Keep the ``result`` of the item ``key``."""
@@ -104,7 +107,8 @@ class Run:
 
     @staticmethod
     def check_free(folder: Path) -> None:
-        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written."""
+        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written or named."""
+        check_utf8(str(folder.absolute()), "the path of a run")
         if (folder / "run.json").exists():
             raise InputError(
                 "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
@@ -115,11 +119,19 @@ class Run:
         check_writable(folder / "run.json")
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
-        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout."""
+    def open(cls, folder: Path, whole: bool = True) -> Run:
+        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout.
+
+        Args:
+            folder: of the run.
+            whole: refuse a run with anything but plain files and folders in it, as somebody else's may have; a list of
+                runs, which reads little of each, does without.
+        """
         path = folder / "run.json"
         if not path.is_file():
             raise InputError("a run folder (with run.json)", str(folder), "List yours with: archwright runs list")
+        if whole:
+            check_plain_run(folder)
         header = read_json(path)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             found = header.get("format") if isinstance(header, dict) else type(header).__name__
@@ -146,8 +158,7 @@ class Run:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                file.seek(0)
-                owner = file.read().partition(" ")[0].strip() or "unknown"
+                owner = _owner(path).partition(" ")[0].strip() or "unknown"
                 raise RunError(
                     f"expected a run that nobody works on, got {self.folder} in use by process {owner}. "
                     "Wait for it, or stop that process."
@@ -161,13 +172,22 @@ class Run:
                 file.truncate(0)
 
     def event(self, kind: str, **fields: Json) -> None:
-        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger."""
+        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger.
+
+        A run whose folder was removed meanwhile ends here.
+        """
+        if not (self.folder / "run.json").exists():
+            raise RunError(
+                f"expected the run to stay in {self.folder}, got a folder without run.json: it was removed or moved "
+                "while a process worked on it."
+            )
         record = {"time": round(time.time(), 3), "kind": kind, **fields}
         self._events.append(record)
         if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
             logger.debug("%s", visible(_happened(record)))
         for listener in self.listeners:
-            listener(record)
+            with own_code("a callback"):
+                listener(record)
 
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""
@@ -251,7 +271,7 @@ class Run:
         if (self.folder / "artifacts" / "result.json").exists():
             return "finished"
         path = self.folder / "lock"
-        return "running" if path.exists() and _is_alive(path.read_text(errors="replace")) else "stopped"
+        return "running" if path.exists() and _is_alive(_owner(path)) else "stopped"
 
     def describe(self, **facts: Json) -> None:
         """Add facts to ``run.json``, such as the plan of stages."""
@@ -259,7 +279,10 @@ class Run:
         write_json(self.folder / "run.json", self.header)
 
     def delete(self) -> None:
-        """Remove the folder and all in it; a run that a process works on is refused."""
+        """Remove the folder and all in it; a run that a process works on is refused, and so is a link to one."""
+        if self.folder.is_symlink():
+            do = f"Name the folder itself: {self.folder.resolve()}"
+            raise InputError("the folder of a run to remove", f"{self.folder}, a link to it", do)
         with self.locked():
             shutil.rmtree(self.folder)
 
@@ -282,11 +305,17 @@ def _this_process() -> str:
     return f"{os.getpid()} {_started(os.getpid())} {platform.node()}"
 
 
+def _owner(lock: Path) -> str:
+    """What a process that works on a run wrote into its lock."""
+    with open_plain(lock, follow=False) as file:
+        return file.read(1000).decode(errors="replace")
+
+
 def _is_alive(text: str) -> bool:
     """Whether the process that wrote ``text`` into a lock still runs; one on another machine counts as running."""
     number, _, rest = text.partition(" ")
     started, _, machine = rest.partition(" ")
-    if not number.isdigit():
+    if not number.isdecimal() or not number.isascii():
         return False
     return machine != platform.node() or (started != "" and started == _started(int(number)))
 
@@ -321,9 +350,18 @@ _ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
 def _check_header(header: dict[str, Json], folder: Path) -> None:
     """Refuse a damaged ``run.json``."""
     problems = [f"no {name}" for name in _HEADER if name not in header]
+    problems += _wrong_plan(header.get("plan", []))
     problems += _wrong_types(header, _HEADER) or _wrong_types(header.get("configuration", {}), _ASKED)
     if problems:
         raise RunError(f"expected a whole run.json in {folder}, got {'; '.join(problems)}.")
+
+
+def _wrong_plan(plan: Json) -> list[str]:
+    """What is wrong with a plan of stages, each with its name and its title."""
+    stages = plan if isinstance(plan, list) else [plan]
+    named: dict[str, type] = {"name": str, "title": str}
+    good = all(isinstance(one, dict) and set(one) >= set(named) and not _wrong_types(one, named) for one in stages)
+    return [] if good else ["a plan that is no list of stages"]
 
 
 def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
@@ -335,10 +373,23 @@ def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
     ]
 
 
+_EVENTS: dict[str, dict[str, type]] = {
+    "stage": {"name": str, "title": str},
+    "epoch": {"stage": str, "epoch": int},
+    "diagnostics": {"epoch": int},
+    "evaluated": {"stage": str, "architecture": str},
+    "failed": {"stage": str, "architecture": str, "why": str},
+    "said": {"text": str},
+}
+"""What those who read events rely on, by kind."""
+
+
 def _checked_event(event: dict[str, Json], number: int, path: Path) -> dict[str, Json]:
-    """``event`` with a kind and a time of this age."""
-    at = event.get("time")
-    if not isinstance(event.get("kind"), str) or not isinstance(at, int | float) or not 0 <= at < 1e11:
+    """``event`` with a kind, a time of this age or of a clock that was never set, and what its kind says."""
+    at, kind = event.get("time"), event.get("kind")
+    fields = _EVENTS.get(kind, {}) if isinstance(kind, str) else {"kind": str}
+    wrong = [name for name, one in fields.items() if type(event.get(name)) is not one]
+    if wrong or not isinstance(at, int | float) or not -1e10 <= at < 1e11:
         raise RunError(f"expected an event with its time and kind in line {number} of {path}, got another record.")
     return event
 
@@ -395,7 +446,7 @@ def survey_runs(root: Path | None = None) -> tuple[list[Run], list[str]]:
     found, damaged = [], []
     for path in sorted(root.glob("*/run.json")):
         try:
-            found.append(Run.open(path.parent))
+            found.append(Run.open(path.parent, whole=False))
         except (RunError, InputError, OSError) as error:
             damaged.append(f"{path.parent.name}: {error}")
     return found, damaged
@@ -407,7 +458,7 @@ def find_run(name: str) -> Run:
         runs = list_runs()
         if not runs:
             raise InputError("a run in " + str(runs_root()), "none")
-        return runs[-1]
+        return Run.open(runs[-1].folder)
     for folder in (Path(name), runs_root() / name):
         if (folder / "run.json").is_file():
             return Run.open(folder)

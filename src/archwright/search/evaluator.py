@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from math import inf
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
-from archwright.errors import ArchwrightError
+from archwright.errors import ArchwrightError, RunError
 from archwright.execution.base import Item, Work, run_items
 from archwright.runs.files import Json
 from archwright.search.context import Context
@@ -37,6 +37,20 @@ class Evaluator:
         self.context = context
         self.stage = stage
         self.log = context.run.items(stage)
+        for key, result in self.log.done.items():
+            self._check_kept(key, result)
+
+    def _check_kept(self, key: str, result: Json) -> None:
+        """Refuse what a run keeps of an evaluation where it is neither a failure nor a score that can be."""
+        known = result if isinstance(result, dict) else {}
+        accuracy: Json = known.get("accuracy")
+        own = self.context.configuration.evaluate is not None  # a score of the user's own is in no unit that we know
+        measured = type(accuracy) in (int, float) and isfinite(accuracy) and (own or 0 <= accuracy <= 100)
+        if not measured and not isinstance(known.get("failure"), str):
+            raise RunError(
+                f"expected an accuracy in percent, a score or a failure in items/{self.stage}.jsonl of "
+                f"{self.context.run.folder}, got {str(result)[:80]} for {key[:80]}."
+            )
 
     def __call__(self, architectures: Sequence[Architecture], bar: Any = None) -> list[float]:
         """In the order given, minus infinity for those that failed; equal architectures are evaluated once.

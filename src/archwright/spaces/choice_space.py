@@ -18,12 +18,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from archwright.errors import InputError
+from archwright.owncode import own_code
+from archwright.paths import read_plain, user_path
 from archwright.references import SpaceRef
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
+from archwright.strict import parse_json
 
 _ENUMERATED = 100_000
 """Spaces up to this many architectures can be listed whole."""
@@ -80,7 +84,8 @@ class ChoiceSpace(Space[Combination]):
     def from_spec(cls, named: SpaceRef) -> ChoiceSpace:
         """Of the kind ``choices``: JSON such as ``{"depth": [2, 3]}``, or the path of a file with it."""
         try:
-            choices = json.loads(named.argument if named.path is None else named.path.read_text())
+            content = named.argument if named.path is None else read_plain(user_path(named.argument))
+            choices = parse_json(content, unique=True)
         except (OSError, ValueError) as error:
             raise InputError(
                 'a JSON object or a file with one after choices:, as {"depth": [2, 3]}', str(error)
@@ -138,9 +143,9 @@ class ChoiceSpace(Space[Combination]):
     def parse(self, text: str) -> Combination:
         """The architecture written as a JSON object with one value for each name."""
         try:
-            values = json.loads(text)
+            values = parse_json(text, unique=True)
         except ValueError as error:
-            raise InputError(f"a JSON object with {', '.join(self.choices)}", f"{text!r} ({error})") from error
+            raise InputError(f"a JSON object with {', '.join(self.choices)}", f"{text[:80]!r} ({error})") from error
         if not isinstance(values, dict) or set(values) != set(self.choices):
             got = ", ".join(values) if isinstance(values, dict) else type(values).__name__
             raise InputError(f"a value for each of {', '.join(self.choices)}", got or "none")
@@ -199,10 +204,9 @@ class ChoiceSpace(Space[Combination]):
                 "a space that builds networks", f"the choices {', '.join(self.choices)} alone", "Give it build=."
             )
         self.check_scale(scale)
-        network = self._build(architecture, scale)
-        if not isinstance(network, nn.Module):
-            raise InputError("a torch module from the space's build function", type(network).__name__)
-        return network if isinstance(network, Network) else OwnNetwork(network)
+        with own_code("the space's build function"):
+            network = self._build(architecture, scale)
+        return own_network(network, "the space's build function", in_memory=False)
 
     def cost(self, architecture: Combination, scale: Scale) -> Cost:
         """Counted on the network, built without memory (on torch's ``meta`` device)."""
@@ -222,8 +226,52 @@ class OwnNetwork(Network):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, classes)."""
-        logits: Tensor = self.body(x)
+        with own_code("your network"):
+            logits: Tensor = self.body(x)
         return logits
+
+
+def own_network(network: Any, what: str, in_memory: bool = True) -> Network:
+    """A user's module in the form of our networks; see :func:`check_own_network`."""
+    check_own_network(network, what, in_memory)
+    return network if isinstance(network, Network) else OwnNetwork(network)
+
+
+def check_own_network(network: Any, what: str, in_memory: bool = True) -> None:
+    """Refuse what nothing here can work on.
+
+    Args:
+        network: what the user's code made.
+        what: the code that made it, as "your function net.py:make".
+        in_memory: whether its weights must have values; costs are counted without.
+    """
+    if not isinstance(network, nn.Module):
+        raise InputError(f"a torch module from {what}", type(network).__name__)
+    if isinstance(network, torch.jit.ScriptModule):
+        raise InputError(f"a module of Python code from {what}", "a compiled ScriptModule", "Give it before torch.jit.")
+    weights = list(network.parameters())
+    if any(isinstance(weight, UninitializedParameter) for weight in weights):
+        do = "Call it once with an image first."
+        raise InputError(f"a module with all its weights from {what}", "a lazy one", do)
+    if in_memory and any(weight.is_meta for weight in weights):
+        raise InputError(f"a module with weights in memory from {what}", "one on the device 'meta'")
+    kinds = {str(weight.dtype).removeprefix("torch.") for weight in weights}
+    if kinds - {"float32"}:
+        raise InputError(f"weights of type float32 from {what}", ", ".join(sorted(kinds)), "Call .float() on it.")
+
+
+def check_logits(logits: Any, classes: int, what: str) -> None:
+    """Refuse what a user's network gave for a batch of images where it is no (images, classes) of numbers.
+
+    Args:
+        logits: what it gave.
+        classes: that there are.
+        what: the network, as "your network net.py:make".
+    """
+    good = isinstance(logits, Tensor) and logits.ndim == 2 and logits.shape[1] == classes
+    if not good or not logits.is_floating_point():
+        got = f"{logits.dtype} {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise InputError(f"logits (images, {classes}) from {what}", got)
 
 
 def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
@@ -237,9 +285,11 @@ def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
         found[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
         try:
             texts = [json.dumps(value, allow_nan=False) for value in found[name]]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"plain JSON values for {name!r}", str(error)) from error
-        if not texts or len(set(texts)) < len(texts):
+        # True, 1 and 1.0 are one value to Python, and to whoever compares what a function of theirs is given.
+        plain = [value for value in found[name] if isinstance(value, bool | int | float | str)]
+        if not texts or len(set(texts)) < len(texts) or len(set(plain)) < len(plain):
             raise InputError(f"different values for {name!r}, one at least", ", ".join(texts) or "none")
     if math.prod(map(len, found.values())) < 2:
         raise InputError("at least two architectures in a space", f"one: {found}")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from archwright.errors import InputError
+from archwright.references import absolute_path
 from archwright.search.configuration import AbsolutePath, Configuration
 from archwright.search.limited import LimitedOptions
 
@@ -27,7 +28,7 @@ EPOCHS = ("epochs", "final_epochs")
 
 def _absolute_file(text: str) -> str:
     """A name stays as it is; a file gets its whole path, so that a run can be resumed from any folder."""
-    return str(Path(text).expanduser().absolute()) if Path(text).suffix or "/" in text else text
+    return absolute_path(text) if Path(text).suffix or "/" in text else text
 
 
 Start = Annotated[str, AfterValidator(_absolute_file)]
