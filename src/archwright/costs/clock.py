@@ -107,12 +107,17 @@ class Clock(Generic[N]):
         return Timed(**corrected, slowdown=slowdown, raw_median_ms=shown.median_ms)
 
     def time_within(self, network: N, limit: float) -> Timed:
-        """The same; of a network that seems too slow for ``limit`` the quicker of two, as other work only adds time."""
+        """As :meth:`time`, but of a network that seems too slow the quicker of two, as other work only adds time.
+
+        Args:
+            network: what is timed.
+            limit: in milliseconds; a median above it, less the margin, is taken twice.
+        """
         timed = self.time(network)
         return timed if timed.within(limit) else min(timed, self.time(network), key=lambda one: one.median_ms)
 
     def timed(self, network: N, limit: float = np.inf) -> Timed:
-        """Its latency, held to ``limit``; timed once and kept."""
+        """The latency of ``network`` that the run keeps; where it has none, timed now and held to ``limit`` ms."""
         key = self.key(network)
         if key not in self.log.done:
             self.stop.check()
@@ -158,7 +163,12 @@ class Clock(Generic[N]):
 
 
 def limit_above(limit_sets: Iterable[Mapping[str, float]], latency_ms: float) -> float:
-    """The tightest limit that a network of this latency was thought to keep; infinite where there is none."""
+    """The tightest limit in milliseconds that a network was thought to keep; infinite where there is none.
+
+    Args:
+        limit_sets: limits by resource, one set an answer; those without ``latency_ms`` do not count.
+        latency_ms: of the network, by prediction.
+    """
     limits = [one["latency_ms"] for one in limit_sets if "latency_ms" in one]
     return min((one for one in limits if one >= latency_ms), default=np.inf)
 
@@ -178,7 +188,12 @@ def _rounds(watch: Stopwatch, rounds: int) -> list[Latency]:
 
 
 def say_if_busy(watch: Stopwatch, progress: Progress) -> bool:
-    """Time a network a few times; where the rounds differ much, say that limits will mean little."""
+    """Time a network a few times; whether the rounds differ so much that limits will mean little.
+
+    Args:
+        watch: of the network.
+        progress: where a busy machine is said.
+    """
     medians = [one.median_ms for one in _rounds(watch, BUSY_ROUNDS)]
     low, high = np.quantile(medians, (0.0, 0.8)).tolist()
     if high <= BUSY * low:
@@ -192,5 +207,11 @@ def say_if_busy(watch: Stopwatch, progress: Progress) -> bool:
 
 
 def stopwatch(module: nn.Module, scale: Scale, timing: Timing) -> Stopwatch:
-    """Of one network at a scale; to be kept for all its rounds, as an ONNX export takes longer than these."""
+    """A stopwatch of one network; to be kept for all its rounds, as an ONNX export takes longer than these.
+
+    Args:
+        module: the network.
+        scale: channels and pixels a side of its images.
+        timing: how it is measured.
+    """
     return Stopwatch(module, (scale.image_channels, scale.image_size, scale.image_size), timing)

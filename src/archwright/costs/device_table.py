@@ -155,7 +155,13 @@ class DeviceTable:
         return self.made(self._searched(choose_limits), choose_limits, busy=busy)
 
     def made(self, sizes: list[int], choose_limits: Callable[[], list[float]], *, busy: bool = False) -> TableResult:
-        """The same for given sizes."""
+        """The stage ``table`` for sizes that are chosen already; else as :meth:`make`.
+
+        Args:
+            sizes: of the images, in pixels a side, that are measured.
+            choose_limits: gives limits in milliseconds; asked only where none are given.
+            busy: whether the machine was found too busy to time, for the record.
+        """
         table = self._given() if self.given is not None else self._measured_latencies(sizes)
         table.save(self.run.artifact(LATENCY_FILE))
         problems = {size: self._costs(size, table).problem(self.spaces[size]) for size in sizes}
@@ -245,7 +251,13 @@ class DeviceTable:
         return {size: middle_round(self.watch(size, timing=table.timing)).median_ms for size in sizes}
 
     def watch(self, size: int, architecture: Architecture | None = None, timing: Timing | None = None) -> Stopwatch:
-        """A stopwatch of a network at an image size, of the lightest one by default."""
+        """A stopwatch of a network at an image size.
+
+        Args:
+            size: of the images, in pixels a side.
+            architecture: of the network; None for the lightest one.
+            timing: how it is measured; None for :attr:`timing`.
+        """
         space = self.spaces[size]
         network = space.build(space.lightest() if architecture is None else architecture, space.scale)
         return stopwatch(network, space.scale, timing or self.timing)
@@ -278,7 +290,7 @@ class DeviceTable:
         return self._problems[size]
 
     def predicted(self, size: int, architecture: Architecture) -> dict[str, float]:
-        """What a network takes of every resource, by the table."""
+        """What the network of ``architecture`` takes of every resource at ``size`` pixels a side, by the table."""
         costs = self.problem(size).evaluate(self.spaces[size].to_choice(architecture))[1]
         return {name: float(cost) for name, cost in costs.items()}
 
@@ -315,7 +327,12 @@ class DeviceTable:
         return clock.timed(architecture, limit)
 
     def known(self, size: int, architecture: Architecture) -> dict[str, float]:
-        """What a network takes of every resource: its latency as it was timed here, else by the table."""
+        """What a network takes of every resource: its latency as it was timed here, else by the table.
+
+        Args:
+            size: of the images, in pixels a side.
+            architecture: of the network.
+        """
         timed, predicted = self.timed(size, architecture), self.predicted(size, architecture)
         return predicted if timed is None else {**predicted, "latency_ms": timed.median_ms}
 
@@ -365,6 +382,10 @@ def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
     """Limits of our own choice, raised together until the lightest network, as timed here, keeps the tightest one.
 
     A table's sums are off by some percent, and by more on a busy machine: what nobody asked for must not fail by that.
+
+    Args:
+        limits_ms: milliseconds, as they were chosen.
+        lightest_ms: median of the lightest network; None where nothing is timed here, which leaves the limits alone.
     """
     if not limits_ms or lightest_ms is None:
         return limits_ms

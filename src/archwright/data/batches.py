@@ -132,7 +132,10 @@ class Endless:
         return len(self.source)
 
     def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Images and labels of step ``step`` of the one epoch there is."""
+        """Images (B, C, H, W) and labels (B,) of step ``step``, of the next epoch of the source where one is over.
+
+        There is one epoch only: ``epoch`` is not looked at.
+        """
         return self.source.get(*divmod(step, len(self.source)))
 
 

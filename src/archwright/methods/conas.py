@@ -87,7 +87,7 @@ class RspsOptions(Options):
 
 
 class ConasOptions(RspsOptions):
-    """Options of CoNAS."""
+    """Options of CoNAS, beside those that it shares with ``rsps``."""
 
     subgraphs: Literal["bits", "cells"] = Field("bits", description="what is measured: random bits, or architectures")
     degree: int = Field(2, ge=1, le=4, description="largest degree d of the parities")
@@ -133,7 +133,12 @@ class SubgraphChoice(Choice):
 
 
 def measure_subgraph(payload: Json, stop: Stop) -> Json:
-    """The loss of one sub-graph of a trained supernet; None where it is not finite."""
+    """Work item: loss and accuracy in percent of one sub-graph of a trained supernet; loss None where it is not finite.
+
+    Args:
+        payload: ``of``, what all measurements of a run share, and ``bits``, the sub-graph as text.
+        stop: asked once, before the measurement.
+    """
     stop.check()
     outcome = _outcome(json.dumps(payload["of"]), payload["bits"])
     return {"loss": outcome.loss if math.isfinite(outcome.loss) else None, "accuracy": outcome.accuracy}
@@ -343,7 +348,12 @@ class Rsps(SearchMethod):
         return np.array([np.nan if one["loss"] is None else one["loss"] for one in self.measured(strings)])
 
     def strings(self, number: int, fixed: Mapping[int, int]) -> Signs:
-        """The sub-graphs of round ``number``, (m, n)."""
+        """The sub-graphs of one round, (m, n) of 1 and -1.
+
+        Args:
+            number: of the round.
+            fixed: values of some bits by their number.
+        """
         rng, count = self.context.rng("measured sub-graphs", number), self.measurements
         if self.options.subgraphs == "bits":
             return self.bits.draw(rng, count, 0.5, fixed)
@@ -519,7 +529,12 @@ def strongest_terms(polynomial: Polynomial) -> list[tuple[tuple[int, ...], float
 
 
 def meaning(monomial: Sequence[object], value: float) -> str:
-    """What lowers the loss: a single bit on or off, a pair alike (both on or both off) or unlike."""
+    """What lowers the loss: a single bit on or off, a pair alike (both on or both off) or unlike.
+
+    Args:
+        monomial: the bits of a term.
+        value: its coefficient.
+    """
     if len(monomial) == 1:
         return "on" if value < 0 else "off"
     if len(monomial) == 2:
@@ -528,7 +543,13 @@ def meaning(monomial: Sequence[object], value: float) -> str:
 
 
 def plot_polynomial(polynomial: Polynomial, names: Sequence[str], path: Path) -> None:
-    """Bars of the coefficients: what lowers the loss when it is on (or alike) to the left."""
+    """Bars of the coefficients: what lowers the loss when it is on (or alike) to the left.
+
+    Args:
+        polynomial: of the loss.
+        names: what every bit means, by its number.
+        path: of the PNG image.
+    """
     from matplotlib.figure import Figure
 
     terms = strongest_terms(polynomial)[::-1]

@@ -239,7 +239,12 @@ class Nesbs(Method):
         return load_supernet(path, self.fresh_supernet(), fingerprint).requires_grad_(False)
 
     def inherited(self, split: Literal["validation", "test"] = "validation", **how: Any) -> Inherited:
-        """Predictions with the trained supernet's weights; batches are shuffled, as batch norm sees whole batches."""
+        """Predictions with the trained supernet's weights; batches are shuffled, as batch norm sees whole batches.
+
+        Args:
+            split: whose images are predicted.
+            how: further fields of :class:`Inherited`: ``seen``, ``store``.
+        """
         data, device = self.context.task.data, self.context.device.torch
         batches = Batches(data, split, SCORED_BATCH, drop_last=False, device=device)
         return Inherited(self.trained_supernet(), batches, **how)
@@ -469,7 +474,12 @@ class Nesbs(Method):
 
 
 def worth(ensemble: Candidate, members: Sequence[Candidate]) -> str:
-    """What the ensemble gains on the validation images over its best member, and what that costs, in a sentence."""
+    """What the ensemble gains on the validation images over its best member, and what that costs, in a sentence.
+
+    Args:
+        ensemble: with its validation accuracy and multiply-accumulates.
+        members: of it, with theirs, in its order.
+    """
     assert ensemble.validation_accuracy is not None
     number, alone = max(enumerate(members, 1), key=lambda pair: pair[1].validation_accuracy or 0.0)
     gain = ensemble.validation_accuracy - (alone.validation_accuracy or 0.0)

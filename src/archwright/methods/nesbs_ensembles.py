@@ -84,7 +84,7 @@ class Inherited:
         return np.concatenate([labels.cpu().numpy() for _, labels in self.batches])
 
     def of(self, architecture: Architecture) -> Floats:
-        """Probabilities of one."""
+        """Class probabilities (images, classes) of one architecture."""
         text = str(architecture)
         if text not in self.known:
             weights = self.supernet.one_hot(architecture, self.batches.device)
@@ -96,7 +96,12 @@ class Inherited:
         return self.known[text]
 
     def score(self, members: Sequence[Architecture], delta: float | None = None) -> ScoredEnsemble:
-        """An ensemble by the mean of its members' probabilities."""
+        """An ensemble by the mean of its members' probabilities.
+
+        Args:
+            members: of the ensemble.
+            delta: of the SVGD-RD that drew it, for the record; None for other draws.
+        """
         parts = [self.of(member) for member in members]
         return ScoredEnsemble(
             architectures=[str(member) for member in members],
@@ -109,7 +114,12 @@ class Inherited:
 
 
 def mean_loss(probabilities: Sequence[Floats], labels: NDArray[np.int64]) -> float:
-    """Cross entropy of the members' mean, each (images, classes)."""
+    """Mean cross entropy, in nats, of an ensemble.
+
+    Args:
+        probabilities: of each member, (images, classes) each, which are averaged.
+        labels: (images,).
+    """
     mean = np.mean(np.stack(probabilities), axis=0)[np.arange(len(labels)), labels]
     return float(-np.log(np.maximum(mean, 1e-12)).mean())
 
@@ -119,7 +129,10 @@ def greedy(
 ) -> list[Architecture] | None:
     """NES-RS' forward selection without replacement: always the one that lowers the loss of the ensemble most.
 
-    ``loss`` is infinite for what must not be; None where the pool has no ``size`` members that go together.
+    Args:
+        pool: to choose from.
+        size: members to choose; None is returned where the pool has no so many that go together.
+        loss: of an ensemble; infinite for what must not be.
     """
     chosen: list[Architecture] = []
     while len(chosen) < size:
@@ -252,7 +265,7 @@ class EnsembleSearch:
 
 
 def distinct(space: CellSpace[Any], drawn: Iterator[Architecture], count: int) -> list[Architecture]:
-    """The first ``count`` that differ also up to isomorphism; fewer where ``drawn`` has no more."""
+    """The first ``count`` of ``drawn`` that differ in ``space`` also up to isomorphism; fewer if there are no more."""
     found: dict[str, Architecture] = {}
     for one in drawn:
         found.setdefault(str(space.canonical(one)), one)

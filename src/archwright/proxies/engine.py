@@ -90,7 +90,13 @@ class ScoreRequest:
 
 
 def small_scale(space: Space[Any], request: ScoreRequest, data: ImageData) -> Scale:
-    """The scale of the networks that are scored on ``data``."""
+    """The scale of the networks that are scored.
+
+    Args:
+        space: of the networks.
+        request: channels, cells, and the most pixels a side.
+        data: its images are what is scored on, at their own size where that is smaller.
+    """
     size = min(request.image_size, data.image_size)
     return space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
 

@@ -72,7 +72,7 @@ def detail(run: Run) -> dict[str, Json]:
 
 
 def _stages(run: Run, events: Sequence[Mapping[str, Json]], status: str) -> list[dict[str, Json]]:
-    """Each stage of the plan: done, at work or to do."""
+    """Each stage of the run: done, at work or to do."""
     spent = seconds_of_stages(events, time.time() if status == "running" else None)
     current = next((event["name"] for event in reversed(events) if event["kind"] == "stage"), None)
     rows = []

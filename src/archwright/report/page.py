@@ -1,7 +1,7 @@
 """The page of a run: what was asked, what was found, why, how to use it and how long everything took.
 
-A finished run is shown by its typed answer; a stopped or running one by its plan and events so far. Several runs are
-compared in one page. Everything a run says (names, paths, class names) is escaped.
+A finished run is shown by its typed answer; a stopped or running one by its list of stages and its events so far.
+Several runs are compared in one page. Everything a run says (names, paths, class names) is escaped.
 """
 
 from __future__ import annotations
@@ -59,16 +59,21 @@ def report_run(folder: Path) -> Path:
 
 
 def report_comparison(folders: Sequence[Path], path: Path) -> Path:
-    """Write one page that compares finished runs."""
+    """Write one page that compares finished runs; its path.
+
+    Args:
+        folders: of the runs, two or more.
+        path: of the page.
+    """
     if len(folders) < 2:
         raise InputError("two or more runs to compare", str(len(folders)))
     runs = [Run.open(folder) for folder in folders]
-    write_atomic(path, comparison_page(runs, path).encode())
+    write_atomic(path, comparison_page(runs).encode())
     return path
 
 
 def run_page(run: Run) -> str:
-    """The document."""
+    """The whole HTML page of a run, finished or not."""
     asked = run.configuration
     title = title_of(asked)
     answer = Answer.read(run.folder) if run.status() == "finished" else None
@@ -103,7 +108,7 @@ def title_of(asked: Mapping[str, Json]) -> str:
 
 
 def section(title: str, body: str) -> str:
-    """A card."""
+    """A card of the page with ``title``, which is escaped, and ``body``, HTML; nothing where that is empty."""
     return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
 
 
@@ -292,7 +297,12 @@ def _thinned(text: str) -> str:
 
 
 def search_section(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
-    """Evaluations so far, and the trainings epoch by epoch."""
+    """Evaluations so far, and the trainings epoch by epoch, as HTML.
+
+    Args:
+        run: whose evaluations are drawn.
+        events: of the run, with the losses of its trainings.
+    """
     body = ""
     seen = _evaluations(run)
     if len(seen) > 1:
@@ -377,7 +387,12 @@ def _times(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
 
 
 def seconds_of_stages(events: Sequence[Mapping[str, Json]], now: float | None = None) -> dict[str, float]:
-    """By name, over all sessions; a stage under way counts until ``now``, where that is given."""
+    """Seconds by the stage's name, over all sessions.
+
+    Args:
+        events: of a run, in their order.
+        now: seconds since the epoch until which a stage under way counts; None leaves it out.
+    """
     spent: dict[str, float] = {}
     current, since = "", 0.0
     for event in events:
@@ -448,8 +463,8 @@ def duration(seconds: float) -> str:
 # --- several runs ----------------------------------------------------------------------------------------------------
 
 
-def comparison_page(runs: Sequence[Run], path: Path) -> str:
-    """A table and a chart of several finished runs; links are relative to the page where they can be."""
+def comparison_page(runs: Sequence[Run]) -> str:
+    """The HTML page with a table and a chart of several finished runs; it links to their own pages."""
     unfinished = [str(run.folder) for run in runs if run.status() != "finished"]
     if unfinished:
         raise InputError("finished runs to compare", ", ".join(unfinished), "archwright runs resume continues them.")

@@ -4,7 +4,7 @@ All arms share one latency table, one table of training steps and one number of 
 turned into steps by the table, so that a busy machine costs no arm anything. What an arm chooses by is the validation
 part; rows are on the test part, means over seeds.
 
-- BINAS: the fast plan, all limits together;
+- BINAS: the fast strategy, all limits together;
 - uniform: plain networks of one depth and one width number in all stages, all of the grid that keep the loosest limit;
 - random: as many random networks as BINAS trained, evenly over the limits;
 - evolution: as many, each a mutation of the best so far within its limit;
@@ -98,7 +98,12 @@ def binas_compare(settings: Settings) -> Outcome:
 
 
 def bench_rows(name: str, accuracies: Accuracies) -> list[Row]:
-    """A row an arm and limit, and one of the mean over the limits."""
+    """A row an arm and limit, and one of the mean over the limits.
+
+    Args:
+        name: of the data set.
+        accuracies: by arm, (seeds, limits), in percent.
+    """
     rows = []
     for arm, values in accuracies.items():
         rows += [*limit_rows(name, arm, values), row_of(f"{arm} {name} mean", values.mean(1))]
@@ -106,7 +111,13 @@ def bench_rows(name: str, accuracies: Accuracies) -> list[Row]:
 
 
 def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> list[str]:
-    """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error."""
+    """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error.
+
+    Args:
+        bench: images and seconds of training.
+        limits: in milliseconds.
+        accuracies: by arm, (seeds, limits), in percent; NaN where nothing of the arm keeps the limit.
+    """
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
     notes = [f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"]
     for arm, values in accuracies.items():
@@ -123,7 +134,7 @@ def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> li
 
 
 def prepared(folder: Path, bench: Bench) -> Path:
-    """A run with the tables of ``bench`` and the plan of its seconds; measured once."""
+    """The ``folder`` of a run with the tables of ``bench`` and the shares of its seconds; measured once."""
     values = {"method": "binas", "space": "compact", "data": bench.data, "image_size": bench.image_size, "threads": 1}
     configuration = Configuration(**values, options={"verify": False})
     exists = (folder / "run.json").exists()
@@ -153,7 +164,13 @@ def growing(method: Method) -> Grow:
 
 
 def equal_time(plan: Shares, seconds: float, limits: int) -> Shares:
-    """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
+    """Shares of these seconds for candidates and answers together; the plain network beside is another arm.
+
+    Args:
+        plan: shares as they were measured.
+        seconds: of training, all in all.
+        limits: answers that they are for.
+    """
     return plan.model_copy(update={"seconds": seconds, "limits": limits, "beside": False})
 
 
@@ -168,7 +185,12 @@ def limits_of(plan_run: Path) -> list[float]:
 
 
 def run_arm(payload: Json, stop: Stop) -> Json:
-    """Work item: the test accuracy of one arm at every limit, and what it trained."""
+    """Work item: the test accuracy in percent of one arm at every limit, and what it trained.
+
+    Args:
+        payload: ``folder``, ``seed``, ``arm``, a :class:`Bench`, ``limits`` and ``plain_ms`` in milliseconds.
+        stop: asked at every step of the other arms' trainings.
+    """
     folder, seed, arm = Path(payload["folder"]), payload["seed"], payload["arm"]
     search_folder = folder / f"binas-{seed}"
     if arm == "BINAS":
@@ -239,7 +261,7 @@ class Others:
 
     @property
     def context(self) -> Context:
-        """Of the search."""
+        """The context of the search whose tables they share."""
         return self.grow.context
 
     @property
@@ -301,17 +323,17 @@ class Others:
     # --- networks ---
 
     def costs(self, architecture: CompactArchitecture) -> dict[str, float]:
-        """Predicted, by resource."""
+        """What a network is predicted to take, by resource."""
         found = self.grow.problem.evaluate(self.grow.space.to_choice(architecture))[1]
         return {name: float(cost) for name, cost in found.items()}
 
     def fits(self, architecture: CompactArchitecture, limit: float) -> bool:
-        """Whether it keeps the limit and can be trained in the time."""
+        """Whether ``architecture`` is predicted to keep ``limit`` milliseconds and can be trained in the time."""
         costs = self.costs(architecture)
         return costs["latency_ms"] <= limit and costs[STEP] <= self.grow.shares.longest_step_ms
 
     def drawn(self, limit: float, number: int) -> CompactArchitecture:
-        """A random network that fits."""
+        """A random network that fits ``limit`` milliseconds, another one for each ``number``."""
         rng, space = self.context.rng("drawn", number), self.grow.space
         found = next((one for one in (space.sample(rng) for _ in range(TRIES)) if self.fits(one, limit)), None)
         if found is None:
@@ -319,7 +341,7 @@ class Others:
         return found
 
     def tried(self, architecture: CompactArchitecture, seconds: float) -> Tried:
-        """A network after so many seconds of training; kept."""
+        """The network of ``architecture`` after ``seconds`` of training, in steps by the table; kept."""
         key, costs = f"{architecture} {seconds:.3f}", self.costs(architecture)
         if key not in self.log.done and key in self.earlier:
             self.log.record(key, self.earlier[key])

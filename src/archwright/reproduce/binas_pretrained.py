@@ -1,15 +1,15 @@
 """BINAS from pretrained weights beside simpler ways to use them, at three latency limits on few images.
 
-All arms of a data set share one latency table and one plan: the stated seconds of training are turned into steps by
-steps that are timed once, so that a busy machine costs no arm anything. The limits: the whole network at 96 px keeps
-the first, at 128 px the third, and the second is half way between. All arms from pretrained weights choose among what
-keeps a limit by the same rule, on the validation part; rows are on the test part.
+All arms of a data set share one latency table and one count of steps: the stated seconds of training are turned into
+steps by steps that are timed once, so that a busy machine costs no arm anything. The limits: the whole network at 96 px
+keeps the first, at 128 px the third, and the second is half way between. All arms from pretrained weights choose among
+what keeps a limit by the same rule, on the validation part; rows are on the test part.
 
 - ours: the search, all limits together;
 - resolution: the whole network at each of the sizes, fine-tuned from the same start for an equal share of the seconds
   that ours trained for; a limit gets the best within it;
 - frozen: logistic regression on the frozen network's features, the best size within the limit;
-- scratch: the fast plan without pretrained weights, in as many seconds and one minute more for its tables.
+- scratch: the fast strategy without pretrained weights, in as many seconds and one minute more for its tables.
 
 Every arm of every seed is kept when it is finished, and the command goes on from there.
 """
@@ -80,7 +80,13 @@ def binas_pretrained(settings: Settings) -> Outcome:
 
 
 def arm_notes(name: str, limits: list[float], accuracies: Accuracies) -> list[str]:
-    """The limits, and how ours stands beside each arm at each of them: the mean difference and its standard error."""
+    """The limits, and how ours stands beside each arm at each of them: the mean difference and its standard error.
+
+    Args:
+        name: of the data set.
+        limits: in milliseconds.
+        accuracies: by arm, (seeds, limits), in percent; NaN where nothing of the arm keeps the limit.
+    """
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
     notes = [f"{name}: at most {SECONDS[name]:g} s of training an arm and seed; limits {shown}"]
     for arm, values in accuracies.items():
@@ -96,7 +102,12 @@ def arm_notes(name: str, limits: list[float], accuracies: Accuracies) -> list[st
 
 
 def written(name: str, folder: Path) -> str:
-    """The images of that name, written once: the folder of examples/photo_folder.py, or fewer of CIFAR-10."""
+    """A reference to images that are written once into ``folder``.
+
+    Args:
+        name: ``photos`` for the folder of examples/photo_folder.py; any other for fewer images of CIFAR-10.
+        folder: where they are written.
+    """
     archive = shared_data("cifar10_10k2k.npz")
     if archive is None:
         raise InputError(
@@ -125,7 +136,13 @@ def written(name: str, folder: Path) -> str:
 
 
 def configured(data: str, seed: int, limits: list[float]) -> Configuration:
-    """The search of one seed; what is timed is the table, once for all."""
+    """The search of one seed; what is timed is the table, once for all.
+
+    Args:
+        data: reference to the images.
+        seed: of the search.
+        limits: in milliseconds; empty for none.
+    """
     backend = "onnxruntime" if has_onnx() else "eager"
     return Configuration(
         method="binas",
@@ -139,7 +156,13 @@ def configured(data: str, seed: int, limits: list[float]) -> Configuration:
 
 
 def prepared(folder: Path, data: str, seconds: float) -> list[float]:
-    """A run with the latency table and the plan of these seconds of training, measured once, and its limits."""
+    """The limits in milliseconds of a run that has the latency table and the counted steps; measured once.
+
+    Args:
+        folder: of the run.
+        data: reference to its images.
+        seconds: of training, that the steps are counted from.
+    """
     device = Device.choose("cpu", 1)
     if not (folder / "run.json").exists():
         Run.create(folder, configured(data, 0, []).model_dump(), device.describe())
@@ -158,7 +181,7 @@ def prepared(folder: Path, data: str, seconds: float) -> list[float]:
 
 
 def whole_ms(strategy: Around, size: int) -> float:
-    """Milliseconds of the whole network at a size, by the table."""
+    """Milliseconds of the whole network at ``size`` pixels a side, by the table of ``strategy``."""
     return strategy.whole_costs(size)["latency_ms"]
 
 
@@ -173,7 +196,12 @@ def tuning(method: Method) -> Around:
 
 
 def run_arm(payload: Json, stop: Stop) -> Json:
-    """Work item: the test accuracy of one arm at every limit."""
+    """Work item: the test accuracy in percent of one arm at every limit.
+
+    Args:
+        payload: ``folder``, ``data``, ``seed``, ``arm``, ``limits`` in milliseconds, and ``seconds`` of training.
+        stop: asked at every step of the arms that use the weights otherwise.
+    """
     folder, seed, arm = Path(payload["folder"]), payload["seed"], payload["arm"]
     ours = folder / f"ours-{seed}"
     if arm == ARMS[0]:
@@ -185,14 +213,25 @@ def run_arm(payload: Json, stop: Stop) -> Json:
 
 
 def searched(folder: Path, planned: Path, payload: Json) -> Answer:
-    """The search of a seed, with the table and the plan of all seeds."""
+    """The search of a seed, with the table and the counted steps of all seeds.
+
+    Args:
+        folder: of its run.
+        planned: folder of the run that has the table and the counted steps.
+        payload: ``data``, ``seed`` and ``limits`` in milliseconds.
+    """
     asked = configured(payload["data"], payload["seed"], payload["limits"])
     settings = asked.model_dump(include={"data", "seed", "threads", "limits"})
     return finished(folder, "binas", **settings, options={**asked.options, "plan_from": str(planned)})
 
 
 def scratch(folder: Path, payload: Json) -> list[float | None]:
-    """Without pretrained weights."""
+    """Test accuracy in percent, limit by limit, of the fast strategy without pretrained weights.
+
+    Args:
+        folder: of its run.
+        payload: ``data``, ``seed``, ``limits`` in milliseconds, and ``seconds`` of training.
+    """
     found = finished(
         folder,
         "binas",
@@ -223,7 +262,7 @@ class Others:
 
     @cached_property
     def ours(self) -> Around:
-        """The search."""
+        """The strategy of the finished search, opened again."""
         return tuning(reopened(Run.open(self.folder), self.stop, Progress()))
 
     def run(self, arm: str) -> list[float | None]:
@@ -249,7 +288,12 @@ class Others:
         return self._kept(f"frozen {size}", size, 0)
 
     def tuned(self, size: int, sizes: int) -> tuple[float, float]:
-        """The same of the whole network, fine-tuned for its share of the seconds."""
+        """Validation and test accuracy, in percent, of the whole network, fine-tuned for its share of the seconds.
+
+        Args:
+            size: of the images, in pixels a side.
+            sizes: how many share the seconds that ours trained for.
+        """
         steps = max(1, round(1000 * self.seconds() / sizes / self.ours.steps.step_ms[size]))
         return self._kept(f"tuned {size} for {steps}", size, steps)
 

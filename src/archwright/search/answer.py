@@ -132,7 +132,12 @@ class Candidate(StageResult):
         return self.load().export(path, overwrite)
 
     def predict(self, images: Sequence[Path | str], top: int = 3) -> list[Prediction]:
-        """Classify image files with the trained network."""
+        """Classify image files with the trained network.
+
+        Args:
+            images: files of any size; an unreadable one is an error that names it.
+            top: classes to say of each, the likeliest first.
+        """
         return self.load().predict(images, top=top)
 
 
@@ -269,7 +274,7 @@ class Answer(Found):
 
     @property
     def folder(self) -> Path:
-        """The run."""
+        """The folder of the run that found it."""
         return Path(self.run)
 
     def model_post_init(self, _context: Any) -> None:
@@ -296,7 +301,7 @@ class Answer(Found):
         return {**ordered, **found, "data": self.data}
 
     def save(self) -> None:
-        """Into its run."""
+        """Write it as JSON into its run, over the one that is there."""
         write_json(self.folder / RESULT, self.to_json())
 
     @classmethod

@@ -3,7 +3,7 @@
 Guessing, logistic regression on the pixels, a support vector machine where the data are few, and a plain network of
 three convolutions, trained for as many steps as one answer had time for. All learn from the train part, choose by the
 validation part and are tested on the test part of the search. Nothing here reads the clock: how many steps the plain
-network gets is part of the search's plan, and the same steps give the same numbers.
+network gets was counted before, and the same steps give the same numbers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ def simple_things(
 ) -> dict[str, dict[str, Json]]:
     """By name: ``accuracy`` on the test part with its interval, ``accuracy_on``, and ``validation_accuracy``.
 
-    ``on_step`` is called after each step of the plain network's training.
+    Args:
+        data: images in three parts.
+        plain: how the plain network is trained.
+        on_step: called after each step of that training.
     """
     found = {CHANCE: guess(data), LOGISTIC: fit_pixels(data, LOGISTIC)}
     if len(data.train) <= FEW_IMAGES:
@@ -110,7 +113,12 @@ def guess(data: ImageData) -> dict[str, Json]:
 
 
 def fit_pixels(data: ImageData, name: str) -> dict[str, Json]:
-    """A classifier on the standardised pixels, with the penalty that is best on validation."""
+    """A classifier on the standardised pixels, with the penalty that is best on validation; accuracies in percent.
+
+    Args:
+        data: images in three parts; at most ``MOST_IMAGES`` of the train part are learnt from.
+        name: which classifier, a key of ``PENALTIES``.
+    """
     side = pixel_side(data)
     train = np.unique(np.linspace(0, len(data.train) - 1, min(MOST_IMAGES, len(data.train))).astype(np.int64))
     x, labels = _pixels(data, "train", side, train), data.train.labels[train]
@@ -156,7 +164,13 @@ def _pixels(data: ImageData, part: str, side: int, chosen: NDArray[np.int64] | N
 
 
 def train_plain(data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None) -> dict[str, Json]:
-    """The plain network after its steps."""
+    """The plain network after its steps: accuracies in percent, steps, parameters.
+
+    Args:
+        data: images in three parts.
+        plain: how it is trained.
+        on_step: called after each training step.
+    """
     network = plain.network(data)
     train(
         network,

@@ -1,8 +1,8 @@
 """From timed training steps to steps that fit the minutes a user has.
 
 Steps are timed in the processor's time, in which other work on the machine does not count; on a busy machine only a
-share of the seconds on the wall is that. What is counted here is part of a plan, which a run keeps: a resumed or
-repeated run reads no clock.
+share of the seconds on the wall is that. What is counted here is kept by the run, as the result of its stage ``plan``:
+a resumed or repeated run reads no clock.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class ByTheClock:
 
 
 def steps_within(seconds: float, step_ms: float) -> int:
-    """Steps of so many milliseconds that fit into ``seconds``, at least one."""
+    """Steps of ``step_ms`` milliseconds that fit into ``seconds``, at least one."""
     return max(1, round(1000 * seconds / step_ms))
 
 
@@ -169,7 +169,14 @@ class Pace:
         return measure(network, shape, timing).median_ms
 
     def real_step_ms(self, network: nn.Module, batches: Batches, recipe: Recipe, steps: int) -> float:
-        """The same of a short real training: with its images, their augmentation and the bookkeeping."""
+        """Median milliseconds of a step of a short real training: with its images, augmentation and bookkeeping.
+
+        Args:
+            network: trained in place.
+            batches: of training images, augmented as they will be.
+            recipe: of one pass over the steps.
+            steps: that are taken, at least 2: the first has no time of its own.
+        """
         ends: list[float] = []
         counted = Steps(batches, steps)
         train(network, counted, recipe, seed=0, device=self.device.name, on_step=lambda _: ends.append(self.clock()))

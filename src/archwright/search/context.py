@@ -41,5 +41,5 @@ class Context:
         return make_executor(self.configuration.executor, self.configuration.workers, self.configuration.address)
 
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
-        """A generator that depends only on the seed, the purpose and the numbers."""
+        """A generator that depends on nothing but the seed of the search, ``purpose`` and ``numbers``."""
         return np.random.default_rng([self.configuration.seed, zlib.crc32(purpose.encode()), *numbers])

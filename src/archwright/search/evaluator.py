@@ -106,7 +106,7 @@ class Evaluator:
         return str(self.context.run.folder / "checkpoints" / self.stage / key)
 
     def seconds_each(self) -> float:
-        """As :func:`evaluation_seconds`."""
+        """How long one evaluation will take, in seconds: :func:`evaluation_seconds` of its context."""
         return evaluation_seconds(self.context)
 
 

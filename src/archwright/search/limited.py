@@ -2,8 +2,11 @@
 
 :class:`LimitedSearch` is the frame. What is trained between the table and the choice is a :class:`Strategy`'s; how
 latencies are measured and whether a limit is kept is :mod:`archwright.costs.clock`'s. Further limits
-(``runs resume --latency-ms``), latencies measured anew (``--remeasure``), a plan that is repeated (``plan_from``) and
-chosen networks timed again (``runs time``) work for every method that is built so.
+(``runs resume --latency-ms``), latencies measured anew (``--remeasure``), counted steps that are repeated
+(``plan_from``) and chosen networks timed again (``runs time``) work for every method that is built so.
+
+A run's *plan* is here what its stage ``plan`` counted: the steps of every training. Strategies and lists of stages are
+called that.
 """
 
 from __future__ import annotations
@@ -109,8 +112,8 @@ class Strategy(Protocol):
     4. :meth:`training_stages`. They propose networks within the limits, train them and keep them as
        :class:`~archwright.search.trained.TrainedNetwork`. Proposals go by ``table.fitting``, so that what is proposed
        keeps its limit as timed here. What depends on the limits or on latencies is marked in its
-       :class:`~archwright.search.method.Stage`. Steps are counted in a plan that a stage returns; nothing later reads a
-       clock.
+       :class:`~archwright.search.method.Stage`. Steps are counted by a stage ``plan``, whose result the
+       run keeps; nothing later reads a clock.
     5. :meth:`pool` and :meth:`preferred`, in the stage ``choose``: what an answer may be, and which of the networks
        within a limit it is. A looser limit contains a tighter one's networks, so it is never worse by the same rule.
     6. :meth:`plain` and :meth:`beside`, in the stage ``beside``.
@@ -203,7 +206,7 @@ class LimitedSearch(Method):
 
     @abstractmethod
     def make_strategy(self) -> Strategy:
-        """By the options."""
+        """The strategy that the options ask for, made with the context."""
 
     @cached_property
     def strategy(self) -> Strategy:
@@ -214,7 +217,7 @@ class LimitedSearch(Method):
 
     @property
     def table(self) -> DeviceTable:
-        """Latencies and limits."""
+        """Latencies and limits of this search, on its device."""
         return self.strategy.table
 
     def make_table(self, spaces: Mapping[int, StagedSpace[Any]]) -> DeviceTable:
@@ -271,7 +274,7 @@ class LimitedSearch(Method):
         return (*TIMED_FILES, *self.strategy.repeated)
 
     def estimate_seconds(self) -> float:
-        """By the strategy."""
+        """How long the whole run will take, in seconds, by the strategy."""
         return self.strategy.estimate_seconds()
 
     @property
@@ -454,7 +457,12 @@ def said_limits(limits: Mapping[str, float]) -> str:
 
 
 def front_of(networks: Sequence[TrainedNetwork], latency_ms: Callable[[TrainedNetwork], float]) -> list[Candidate]:
-    """Those of some trained networks that none is quicker and more accurate than on validation, the quickest first."""
+    """Those of some trained networks that none is quicker and more accurate than on validation, the quickest first.
+
+    Args:
+        networks: to choose from.
+        latency_ms: of a network, in milliseconds.
+    """
     front, best, several = list[Candidate](), -1.0, len({one.image_size for one in networks}) > 1
     for one in sorted(networks, key=lambda one: (latency_ms(one), -one.validation_accuracy)):
         if one.validation_accuracy > best:

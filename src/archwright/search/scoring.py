@@ -60,7 +60,13 @@ class ScoreOptions(Options):
 
 
 def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:
-    """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind)."""
+    """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind).
+
+    Args:
+        context: of the search: data, space and seed.
+        options: size of the scored networks and of their batches, and how often they are drawn.
+        metrics: names of the scores.
+    """
     size = options.proxy_size or context.task.space.proxy_size
     noise = DataRequest(f"random:classes=10,size={size},channels=3,count=2048", context.configuration.seed)
     return ScoreRequest(
@@ -78,7 +84,13 @@ def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, 
 
 
 def check_scoring(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> None:
-    """Refuse metrics, images and spaces that cannot be scored."""
+    """Refuse metrics, images and spaces that cannot be scored.
+
+    Args:
+        context: of the search.
+        options: how architectures are scored.
+        metrics: names of the scores.
+    """
     request = request_scores(context, options, metrics)
     data = context.task.data if context.configuration.data is not None else load_data(request.data)
     request.check(data)
@@ -89,6 +101,10 @@ def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
     """One representative of each canonical class that is connected and meets the limits.
 
     All of them where the space lists them, unless ``pool`` asks for fewer; elsewhere those of a random sample.
+
+    Args:
+        context: of the search, with its space and limits.
+        options: ``pool`` is the number of draws; 0 for the whole space, or 2000 draws where that is too large.
     """
     space: Any = context.task.space
     if options.pool == 0 and space.size <= MOST_POOLED and (every := space.enumerated()) is not None:
@@ -111,6 +127,13 @@ def score_pool(
     Finished scores are kept for later runs beside the runs, under what they depend on; not those of a space whose code
     is in no file. All runs with the same scores share one file. Without an executor of the user's, all processors share
     the work where there is enough of it.
+
+    Args:
+        context: of the search.
+        options: how architectures are scored.
+        pool: canonical architectures.
+        metrics: names of the scores.
+        stage: whose item log keeps them.
     """
     request, log = request_scores(context, options, metrics), context.run.items(stage)
     kept = _kept_scores(context, request, pool)
@@ -136,7 +159,14 @@ def score_pool(
 def scoring_seconds(
     context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...]
 ) -> float:
-    """How long :func:`score_pool` will take, from a few scored architectures; nothing where the scores are kept."""
+    """How many seconds :func:`score_pool` will take, from a few scored architectures; none where the scores are kept.
+
+    Args:
+        context: of the search.
+        options: how architectures are scored.
+        pool: canonical architectures.
+        metrics: names of the scores.
+    """
     request = request_scores(context, options, metrics)
     kept = _kept_scores(context, request, pool)
     if kept is not None and kept.is_file():

@@ -82,7 +82,7 @@ class Study:
 
     @property
     def folder(self) -> Path:
-        """Of the run."""
+        """The folder of its run."""
         return self.method.context.run.folder
 
     def _replay(self) -> None:

@@ -1,6 +1,7 @@
 """Networks that a search under limits trains: one value for each, and what trains, validates and saves them.
 
-Nothing here reads the clock: how many steps a training has is the plan's, and what is finished is not done again.
+Nothing here reads the clock: how many steps a training has was counted before, by the run's stage ``plan``, and what is
+finished is not done again.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def short_name(of: str, how: str) -> str:
 
 
 def networks_of(run: Run, log: str = "trained") -> dict[str, TrainedNetwork]:
-    """Every network that a run keeps in ``log``, by name."""
+    """Every network that ``run`` keeps in its item log ``log``, by name."""
     return {name: TrainedNetwork.model_validate(one) for name, one in run.items(log).done.items()}
 
 
@@ -117,7 +118,13 @@ class Trainer:
         return Batches(data, "train", self.recipe.batch_size, seed=seed, augment=self.augment(data), device=device)
 
     def in_order(self, size: int, part: Any, most: int | None = None) -> Batches:
-        """A part of the images in its own order, as it is; thinned out evenly to ``most`` images."""
+        """Batches of a part of the images in its own order, not augmented.
+
+        Args:
+            size: of the images, in pixels a side.
+            part: ``train``, ``validation`` or ``test``.
+            most: images that are taken, spread evenly over the part; None for all.
+        """
         data, device = self.data(size), self.context.device.name
         count = len(getattr(data, part))
         chosen = None if most is None else np.unique(np.linspace(0, count - 1, min(most, count)).astype(np.int64))
@@ -134,7 +141,14 @@ class Trainer:
         return load_member(self.file(name)).network.to(self.context.device.name)
 
     def save(self, name: str, network: Network, architecture: Architecture, space: StagedSpace[Any]) -> None:
-        """Write the weights of a network of ``space`` under ``name``."""
+        """Write a network and its weights as the file of ``name``.
+
+        Args:
+            name: of the file, see :meth:`file`.
+            network: whose weights they are.
+            architecture: of it.
+            space: that it is of, at its image size.
+        """
         how = self.data(space.scale.image_size).preprocessing
         Model(network, space.name, architecture, space.scale, how).save(self.file(name))
 
@@ -211,7 +225,12 @@ class Trainer:
 
     @torch.no_grad()
     def outcomes(self, network: nn.Module, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Cross entropy of every validation image, and whether it is classified right, (n,) each."""
+        """Cross entropy of every validation image, and whether it is classified right, (n,) each.
+
+        Args:
+            network: on the trainer's device; in evaluation mode afterwards.
+            size: of the images, in pixels a side.
+        """
         losses, right = [], []
         network.eval()
         for images, labels in self.in_order(size, "validation"):

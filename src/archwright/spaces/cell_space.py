@@ -89,7 +89,7 @@ class DrawnRows:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Shape (rows, columns) of what is drawn."""
         return self.rows, self.columns
 
 
@@ -187,7 +187,12 @@ class CellSpace(Space[A]):
     # --- what follows ---
 
     def check_partial(self, channels: int, partial: int) -> None:
-        """Refuse partial channels that do not divide ``channels``, or leave an operation too few."""
+        """Refuse partial channels that do not divide ``channels``, or leave an operation too few.
+
+        Args:
+            channels: of the first cell.
+            partial: one in so many channels goes through the operations.
+        """
         least = self.fewest_channels * partial
         if channels % partial or channels < least:
             raise InputError(
@@ -212,7 +217,12 @@ class CellSpace(Space[A]):
         return columns
 
     def strongest_rows(self, name: str, weights: NDArray[np.floating[Any]]) -> NDArray[np.int8]:
-        """0/1 rows of the largest weights of one decision, as many a row as it picks."""
+        """0/1 rows of the largest weights of one decision, as many a row as it picks.
+
+        Args:
+            name: of the decision.
+            weights: of its choices, (rows, columns).
+        """
         chosen = np.zeros(weights.shape, dtype=np.int8)
         allowed = np.arange(weights.shape[1]) if name in self.links else self.candidates
         order = np.argsort(-weights[:, allowed], axis=1, kind="stable")[:, : self.picks[name]]

@@ -155,7 +155,7 @@ class ChoiceSpace(Space[Combination]):
         return self._combination(self._texts[name].index(json.dumps(values[name])) for name in self._texts)
 
     def encode(self, architecture: Combination) -> Encoding:
-        """One-hot rows."""
+        """One row a choice, with a one at the value that is taken."""
         found: Encoding = {}
         for (name, (_, columns)), pick in zip(self.decisions.items(), self._picks(architecture), strict=True):
             found[name] = np.zeros((1, columns), dtype=np.int8)
@@ -190,7 +190,7 @@ class ChoiceSpace(Space[Combination]):
         return architecture
 
     def is_connected(self, architecture: Combination) -> bool:
-        """Always."""
+        """Always true: what the values mean is the user's."""
         return True
 
     def total_stride(self, scale: Scale) -> int:
@@ -225,7 +225,7 @@ class OwnNetwork(Network):
         self.body = body
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes)."""
+        """Images (B, image_channels, H, W) to logits (B, classes)."""
         with own_code("your network"):
             logits: Tensor = self.body(x)
         return logits

@@ -53,7 +53,13 @@ PRESETS: Mapping[int, CompactScale] = {
 
 
 def scale_for(image_size: int, classes: int = 10, image_channels: int = 3) -> CompactScale:
-    """The preset whose strides suit images of ``image_size`` px, set to that size."""
+    """The preset whose strides suit images of ``image_size`` px, set to that size.
+
+    Args:
+        image_size: height and width in px.
+        classes: outputs of the classifier.
+        image_channels: 1 for grey, 3 for colour.
+    """
     return preset_for(PRESETS, image_size, classes, image_channels)
 
 
@@ -110,7 +116,7 @@ class Compact(StagedSpace[CompactArchitecture]):
 
     @cached_property
     def configurations(self) -> tuple[Configuration, ...]:
-        """Of a block."""
+        """What a block may be: kind, kernel and expansion."""
         return tuple(map(Configuration.parse, self.scale.configurations))
 
     def _allowed(self) -> NDArray[np.bool_]:
@@ -128,7 +134,12 @@ class Compact(StagedSpace[CompactArchitecture]):
         return self._assemble(heaviest_rows(self, -1), [0] * self.stages)
 
     def plain(self, depth: int = 1, width: int = 0) -> CompactArchitecture:
-        """Convolutions of the first plain configuration only: what a person would try by hand."""
+        """Convolutions of the first plain configuration only: what a person would try by hand.
+
+        Args:
+            depth: blocks of every stage.
+            width: number of the width that every stage takes, 0 for the narrowest; the widest where it has fewer.
+        """
         number = next(n for n, one in enumerate(self.configurations) if one.kind == PLAIN)
         return self._assemble([[number] * depth] * self.stages, [min(width, len(own) - 1) for own in self.widths])
 
@@ -153,13 +164,13 @@ class Compact(StagedSpace[CompactArchitecture]):
     # --- networks -----------------------------------------------------------------------------------------------------
 
     def build(self, architecture: CompactArchitecture, scale: Scale) -> Network:
-        """The stand-alone network."""
+        """The stand-alone network, freshly initialised."""
         scale = self._usable(architecture, scale)
         geometries = architecture.geometries(scale)
         return CompactNetwork(geometries, _end(geometries, scale))
 
     def parts_of(self, architecture: CompactArchitecture, scale: Scale) -> list[Part]:
-        """Blocks and end."""
+        """Its blocks and its end; nothing comes before them."""
         scale = self._usable(architecture, scale)
         geometries = architecture.geometries(scale)
         return [*(geometry for row in geometries for geometry in row), _end(geometries, scale)]
@@ -180,7 +191,7 @@ class Compact(StagedSpace[CompactArchitecture]):
         """Nothing: the first block sees the image."""
 
     def end(self, width: int = 0) -> EndGeometry:
-        """Pooling and classifier."""
+        """Pooling and classifier after the last stage, at its width of number ``width``."""
         return EndGeometry(self.widths[-1][width], self.part(self.stages - 1, 0, 0).out_size, self.scale.classes)
 
     def _usable(self, architecture: CompactArchitecture, scale: Scale) -> CompactScale:

@@ -31,7 +31,7 @@ class Configuration:
 
     @classmethod
     def parse(cls, text: str) -> Configuration:
-        """Inverse of ``str``."""
+        """The configuration that ``text`` names, as ``str`` writes it."""
         match = _WORD.fullmatch(text)
         if match is None:
             raise InputError("a configuration like 'cn_k3', 'bb_k3', 'er_k3_e2' or 'ir_k5_e4'", repr(text[:40]))

@@ -92,7 +92,7 @@ class Darts(CellSpace[CellPair]):
         return {"normal": encode_cell(architecture.normal), "reduce": encode_cell(architecture.reduce)}
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> CellPair:
-        """Inverse of :meth:`encode`."""
+        """The pair of cells whose :meth:`encode` this is; anything else is refused."""
         arrays = self.check_encoding(encoding)
         return CellPair(_decode_cell("normal", arrays["normal"]), _decode_cell("reduce", arrays["reduce"]))
 

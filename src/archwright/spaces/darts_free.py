@@ -52,7 +52,7 @@ class DartsFree(Darts):
         return pair
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> CellPair:
-        """Inverse of :meth:`encode`."""
+        """The pair of cells whose :meth:`encode` this is, which every 0/1 array is."""
         arrays = self.check_encoding(encoding)
         return CellPair(_decode_cell(arrays["normal"]), _decode_cell(arrays["reduce"]))
 

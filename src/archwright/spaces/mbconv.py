@@ -52,7 +52,13 @@ PRESETS: Mapping[int, MbConvScale] = {
 
 
 def scale_for(image_size: int, classes: int = 10, image_channels: int = 3) -> MbConvScale:
-    """The preset whose strides suit images of ``image_size`` px, set to that size."""
+    """The preset whose strides suit images of ``image_size`` px, set to that size.
+
+    Args:
+        image_size: height and width in px.
+        classes: outputs of the classifier.
+        image_channels: 1 for grey, 3 for colour.
+    """
     return preset_for(PRESETS, image_size, classes, image_channels)
 
 
@@ -171,7 +177,7 @@ class MbConv(StagedSpace[MbConvArchitecture]):
     # --- networks -----------------------------------------------------------------------------------------------------
 
     def build(self, architecture: MbConvArchitecture, scale: Scale) -> Network:
-        """The stand-alone network."""
+        """The stand-alone network, freshly initialised."""
         scale = self._usable(architecture, scale)
         geometries = [geometry for row in architecture.geometries(scale) for geometry in row]
         return MbConvNetwork(scale, geometries)

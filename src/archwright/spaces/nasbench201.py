@@ -63,7 +63,7 @@ class NasBench201(CellSpace[Cell201]):
 
     @property
     def size(self) -> int:
-        """5 ** 6."""
+        """15,625: five operations on each of six edges."""
         return 15_625
 
     def enumerated(self) -> Iterator[Cell201]:
@@ -76,7 +76,7 @@ class NasBench201(CellSpace[Cell201]):
         return {"cell": (6, 5)}
 
     def sample(self, rng: np.random.Generator) -> Cell201:
-        """Each operation uniformly."""
+        """A cell whose operations are drawn uniformly, edge by edge."""
         return cell_of(rng.integers(5, size=6))
 
     def parse(self, text: str) -> Cell201:
@@ -104,7 +104,7 @@ class NasBench201(CellSpace[Cell201]):
         return {"cell": np.eye(5, dtype=np.int8)[list(architecture.operations)]}
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Cell201:
-        """Inverse of :meth:`encode`."""
+        """The cell whose :meth:`encode` this is; anything else is refused."""
         array = self.check_encoding(encoding)["cell"]
         if not (array.sum(axis=1) == 1).all():
             raise InputError(
@@ -268,7 +268,7 @@ class ResidualBlock(nn.Module):
 
     @staticmethod
     def cost(channels: int, size: int) -> Cost:
-        """Of one block fed with ``size`` x ``size`` images."""
+        """Cost of one block fed with ``channels`` channels of ``size`` x ``size`` pixels."""
         small, wide = ceil(size / 2), 2 * channels
         shortcut = Cost(channels * wide, channels * wide * small * small)
         first = RELU_CONV_3X3.cost(channels, wide, size, 2)
@@ -312,7 +312,7 @@ class Skeleton201(Network):
         return found
 
     def forward(self, x: Tensor, *cell_arguments: Any) -> Tensor:
-        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        """Images ``x`` (B, image_channels, H, W) to logits (B, classes); ``cell_arguments`` go to every cell."""
         x = self.stem(x)
         for stage, cells in enumerate(self.stages):
             if stage:

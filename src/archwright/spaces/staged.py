@@ -157,7 +157,15 @@ class StagedSpace(Space[SA]):
 
     @abstractmethod
     def part(self, stage: int, block: int, configuration: int, width_before: int = 0, width: int = 0) -> Part:
-        """What block ``block`` of ``stage`` is with that configuration, between widths of those numbers."""
+        """What a block is with some configuration, between some widths.
+
+        Args:
+            stage: its number, from 0.
+            block: its number in the stage, from 0.
+            configuration: number of what it is, in :attr:`configurations`.
+            width_before: number, in :attr:`widths`, of the stage before; only a stage's first block meets it.
+            width: number of the stage's own width.
+        """
 
     @abstractmethod
     def start(self) -> Part | None:
@@ -169,17 +177,17 @@ class StagedSpace(Space[SA]):
 
     @abstractmethod
     def heaviest(self) -> SA:
-        """The dearest architecture."""
+        """The dearest architecture there is: deepest, widest, of the dearest blocks."""
 
     @abstractmethod
     def lightest(self) -> SA:
-        """The cheapest architecture."""
+        """The cheapest architecture there is: shallowest, narrowest, of the cheapest blocks."""
 
     # --- counting ---
 
     @property
     def stages(self) -> int:
-        """S."""
+        """S, the number of stages."""
         return len(self.widths)
 
     @property
@@ -194,7 +202,7 @@ class StagedSpace(Space[SA]):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(S, D, C)."""
+        """(S, D, C): stages, most blocks of a stage, and configurations."""
         return self.stages, self.most_blocks, len(self.configurations)
 
     @property
@@ -266,7 +274,7 @@ class StagedSpace(Space[SA]):
         return self.architecture_type(tuple(stages))
 
     def _take_apart(self, architecture: SA) -> tuple[Rows, list[int]]:
-        """Inverse of :meth:`_assemble`."""
+        """Configuration numbers and width numbers of which :meth:`_assemble` makes the architecture."""
         self.check(architecture)
         rows = [[self.configurations.index(block.configuration) for block in blocks] for blocks in architecture.stages]
         own = zip(self.widths, architecture.stages, strict=True)
@@ -328,7 +336,7 @@ class StagedSpace(Space[SA]):
         return encoding
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> SA:
-        """Inverse of :meth:`encode`."""
+        """The architecture whose :meth:`encode` this is; anything else is refused."""
         checked = self.check_encoding(encoding)
         rows, depth = checked["configuration"], checked["depth"]
         for name in ("depth", "width"):
@@ -398,7 +406,7 @@ class StagedSpace(Space[SA]):
         return architecture
 
     def is_connected(self, architecture: SA) -> bool:
-        """Always."""
+        """Always true: every stage has a block."""
         return True
 
     def cost(self, architecture: SA, scale: Scale) -> Cost:
@@ -419,13 +427,17 @@ class StagedSpace(Space[SA]):
 
     @abstractmethod
     def parts_of(self, architecture: SA, scale: Scale) -> list[Part]:
-        """Start, blocks and end of one network at ``scale``, in order."""
+        """Start, blocks and end of the network of ``architecture`` at ``scale``, in order."""
 
 
 def heaviest_rows(space: StagedSpace[Any], sign: int) -> Rows:
     """The deepest (sign 1) or shallowest (-1) rows of the configurations with the most or least multiply-accumulates.
 
     Widths are the greatest or the least ones; costs of blocks rise with both.
+
+    Args:
+        space: of the blocks.
+        sign: 1 for the heaviest, -1 for the lightest.
     """
     widths = [len(own) - 1 if sign > 0 else 0 for own in space.widths]
     depth, rows = space.depths[-1 if sign > 0 else 0], []

@@ -78,7 +78,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    """Inverse of :func:`_ranges`."""
+    """The numbers that :func:`_ranges` wrote."""
     found: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
@@ -188,7 +188,7 @@ class WidthSpace(Space[Width]):
         return thin
 
     def cost(self, architecture: Width, scale: Scale) -> Cost:
-        """By formula."""
+        """Counted by formula, from the structure of the whole network."""
         space = self if scale == self.scale else self.at_scale(scale)
         return space.structure.cost(architecture.channels)
 
@@ -201,7 +201,7 @@ class WidthSpace(Space[Width]):
 
     @property
     def full(self) -> Width:
-        """All channels."""
+        """The whole network: all channels stay."""
         return Width.of({name: range(size) for name, size in self.sizes.items()})
 
     @property
@@ -241,7 +241,7 @@ class WidthSpace(Space[Width]):
         return Width.of(kept)
 
     def encode(self, architecture: Width) -> Encoding:
-        """One-hot rows."""
+        """One row a channel of each group: (1, 0) where it is gone, (0, 1) where it stays."""
         found: Encoding = {}
         for name, kept in architecture.channels.items():
             found[name] = np.zeros((self.sizes[name], 2), dtype=np.int8)
@@ -273,7 +273,7 @@ class WidthSpace(Space[Width]):
         return Width.of({name: parents[int(rng.integers(2))][name] for name in self.sizes})
 
     def canonical(self, architecture: Width) -> Width:
-        """Itself."""
+        """The architecture as it is: channels differ by their weights, so no two ways to thin are the same."""
         return architecture
 
     def is_connected(self, architecture: Width) -> bool:

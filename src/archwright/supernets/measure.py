@@ -68,17 +68,23 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """Mean cross entropy."""
+        """Mean cross entropy of the images."""
         return float(self.losses.mean())
 
     @property
     def accuracy(self) -> float:
-        """In percent."""
+        """Images that it was right of, in percent."""
         return 100 * float(self.correct.mean())
 
 
 def measure(supernet: nn.Module, choices: Sequence[Any], batches: Batches, norms: Norms) -> list[Outcome]:
     """The outcome of every sub-network in ``choices`` over one pass of ``batches``.
+
+    Args:
+        supernet: with its trained weights.
+        choices: what it takes beside the images, one each.
+        batches: of images (B, C, H, W) and labels (B,).
+        norms: batch-norm policy.
 
     Example:
         >>> masks = [supernet.one_hot(space.sample(rng)) for _ in range(100)]  # doctest: +SKIP
@@ -88,7 +94,14 @@ def measure(supernet: nn.Module, choices: Sequence[Any], batches: Batches, norms
 
 
 def measure_each(supernet: nn.Module, choices: Iterable[Any], batches: Batches, norms: Norms) -> Iterator[Outcome]:
-    """As :func:`measure`, one after another, so that a caller can record each before the next begins."""
+    """As :func:`measure`, one after another, so that a caller can record each before the next begins.
+
+    Args:
+        supernet: with its trained weights.
+        choices: what it takes beside the images, one each.
+        batches: of images (B, C, H, W) and labels (B,); gone through for each.
+        norms: batch-norm policy.
+    """
     for choice in choices:
         with torch.no_grad(), _normalising(supernet, choice, norms):
             parts = [_outcomes(supernet, choice, images, labels) for images, labels in batches]
@@ -99,7 +112,14 @@ def measure_each(supernet: nn.Module, choices: Iterable[Any], batches: Batches, 
 
 
 def predict(supernet: nn.Module, choice: Any, batches: Batches, norms: Norms) -> NDArray[np.float64]:
-    """Class probabilities of one sub-network on all images of ``batches``, (N, classes)."""
+    """Class probabilities of one sub-network on all images, (N, classes).
+
+    Args:
+        supernet: with its trained weights.
+        choice: what it takes beside the images.
+        batches: of images (B, C, H, W); labels are not looked at.
+        norms: batch-norm policy.
+    """
     with torch.no_grad(), _normalising(supernet, choice, norms):
         parts = [
             torch.softmax(supernet(images.contiguous(memory_format=torch.channels_last), choice).double(), dim=1)

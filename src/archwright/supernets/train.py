@@ -57,7 +57,13 @@ def _seeded(make: Callable[[], S], seed: int) -> S:
 
 
 def cross_entropy(logits: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """Of the sub-networks' logits (B, classes) and the labels (B,)."""
+    """Mean cross entropy of the sub-networks; a :data:`Loss`.
+
+    Args:
+        logits: (B, classes).
+        images: not looked at.
+        labels: (B,).
+    """
     return F.cross_entropy(logits, labels)
 
 

@@ -236,7 +236,7 @@ class Around:
 
     @cached_property
     def trainer(self) -> Trainer:
-        """What trains."""
+        """What fine-tunes, validates and keeps networks: counted steps of AdamW, with frozen norms."""
         c = self.context.configuration
         recipe = Recipe(
             epochs=1,
@@ -256,7 +256,7 @@ class Around:
         self.data(self._largest)
 
     def check_source(self, source: Run) -> None:
-        """The plan that is repeated must be one from pretrained weights, with a table of these networks."""
+        """The counted steps that are repeated must be of a search from pretrained weights, with a table that fits."""
         table = LatencyTable.load(source.folder / "artifacts" / "latency.json")
         for size in TableResult.model_validate(source.stage_result("table")).sizes:
             if size not in self.spaces:
@@ -279,11 +279,11 @@ class Around:
         return [round(TIGHTER * loosest, 4), round(loosest, 4)]
 
     def before_table(self) -> list[Stage]:
-        """The floor."""
+        """The one stage ``floor``: frozen features need no latencies."""
         return [Stage("floor", "frozen features", self._floor)]
 
     def training_stages(self) -> list[Stage]:
-        """Plan, trunk, changes, candidates."""
+        """The stages ``plan``, ``trunk``, ``changes`` and ``train``, as in the module's text."""
         return [
             Stage("plan", "plan", self._plan),
             Stage("trunk", "fine-tune the whole network", self._trunk),
@@ -372,7 +372,13 @@ class Around:
         return StepTimes(whole, plain)
 
     def counted(self, times: StepTimes, left: float, patience: float) -> TuningSteps:
-        """Steps of every training: what fits into ``left`` seconds, at most ``patience`` times the usual ones."""
+        """Steps of every training, within the seconds there are.
+
+        Args:
+            times: milliseconds of a training step.
+            left: seconds that all trainings may take together.
+            patience: how many times the usual steps a training may have at most.
+        """
         images, batch = len(self.context.task.data.train), self.trainer.recipe.batch_size
         usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in (TRUNK_EPOCHS, TUNED_EPOCHS)]
         sizes, whole = self.table.result.sizes, self._whole_sizes()
@@ -419,7 +425,7 @@ class Around:
 
     @property
     def steps(self) -> TuningSteps:
-        """The plan as it was made and kept."""
+        """The counted steps as the stage ``plan`` keeps them."""
         return steps_of(self.context.run)
 
     # --- trunk, and what changes of it cost ---
@@ -472,7 +478,12 @@ class Around:
 
     @torch.no_grad()
     def losses(self, space: MbConv, choices: Sequence[StagedChoice]) -> NDArray[np.float64]:
-        """Mean cross entropy on validation images of each network that is cut from the trunk, (n,)."""
+        """Mean cross entropy on validation images of networks that are cut from the trunk, (n,).
+
+        Args:
+            space: of the networks, at the image size that they are compared at.
+            choices: n networks of it.
+        """
         total, count, supernet = np.zeros(len(choices)), 0, self.around(space)
         whole = space.to_choice(space.heaviest())
         for images, labels in self.trainer.in_order(space.scale.image_size, "validation", COMPARED):
@@ -649,7 +660,7 @@ class Around:
 
 
 def steps_of(run: Run) -> TuningSteps:
-    """The plan that a run goes by."""
+    """The counted steps that the stage ``plan`` of a run keeps."""
     try:
         return TuningSteps.model_validate(run.stage_result("plan"))
     except ValidationError as error:
@@ -676,11 +687,16 @@ def most_promising(found: Sequence[Proposal]) -> list[Proposal]:
 
 
 def preferred(accuracies: Sequence[float], latencies: Sequence[float], images: int) -> int:
-    """Which network to take, by percentages on so many validation images and by milliseconds.
+    """The number of the network to take.
 
     On a hundred images good networks differ by chance more than by merit, and the best of several there is often a thin
     one that was lucky. Larger networks and images are known to be better. So the slowest is taken of those that are
     less than two standard errors below the most accurate; where several are nearly as slow, the most accurate of them.
+
+    Args:
+        accuracies: of the networks on validation, in percent.
+        latencies: of the same, in milliseconds.
+        images: how many the accuracies were measured on.
     """
     share = (images * max(accuracies) / 100 + 1) / (images + 2)
     least = max(accuracies) - 100 * CLEARLY * np.sqrt(share * (1 - share) / images)
@@ -707,7 +723,7 @@ def single_changes(space: MbConv) -> dict[tuple[int, ...], StagedChoice]:
 
 
 def first_difference(one: StagedChoice, other: StagedChoice) -> int:
-    """The first stage in which two networks differ; the last one where they are the same."""
+    """The number of the first stage in which ``one`` and ``other`` differ; of the last one where they are the same."""
     differs = (one.depths != other.depths) | (one.configurations != other.configurations).any(1)
     return int(differs.argmax()) if differs.any() else len(differs) - 1
 

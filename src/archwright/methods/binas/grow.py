@@ -276,7 +276,7 @@ class Grow:
 
     @cached_property
     def trainer(self) -> Trainer:
-        """What trains."""
+        """What trains, validates and keeps networks, for counted steps of :attr:`recipe`."""
         return Trainer(self.context, self.recipe, lambda _: self.context.task.data, self.augment)
 
     @property
@@ -290,13 +290,13 @@ class Grow:
         return self._seconds
 
     def check(self) -> None:
-        """A plan that the run has must be readable."""
+        """The shares that the run keeps, if it does, must be readable."""
         _ = self.recipe
         if self.context.run.stage_result("plan") is not None:
             _ = self.shares
 
     def check_source(self, source: Run) -> None:
-        """The plan that is repeated must be of this version, of the same space and of as many limits."""
+        """The shares that are repeated must be of this version, of the same space and of as many limits."""
         c, own = self.context.configuration, shares_of(source)
         if c.limits and self.context.run.stage_result("train") is None and len(c.limit_sets) != own.limits:
             raise InputError(
@@ -316,11 +316,11 @@ class Grow:
         return self.space.plain(width=PLAIN_WIDTH)
 
     def before_table(self) -> list[Stage]:
-        """Nothing."""
+        """No stages: every training here waits for the limits."""
         return []
 
     def training_stages(self) -> list[Stage]:
-        """Plan, candidates, trainings."""
+        """The stages ``plan``, ``candidates`` and ``train``, as in the module's text."""
         return [
             Stage("plan", "plan", self.plan),
             Stage("candidates", "try networks", self._candidates),
@@ -386,12 +386,12 @@ class Grow:
 
     @property
     def shares(self) -> Shares:
-        """The plan as it was made and kept."""
+        """How the time is shared out, as the stage ``plan`` keeps it."""
         return shares_of(self.context.run)
 
     @cached_property
     def problem(self) -> StagedProblem:
-        """Costs of the space, ``step_ms`` among them as the plan's fit to whole networks has it."""
+        """Costs of the space, ``step_ms`` among them by the fit to whole networks that :attr:`shares` keep."""
         table = LatencyTable.load(self.context.run.artifact(STEPS_FILE)).costs(self.space, STEP)
         factor, offset = self.shares.step_factor, self.shares.step_offset_ms
         steps = StagedCosts(
@@ -407,7 +407,7 @@ class Grow:
         return worth(self.space, self.problem)
 
     def step_ms(self, architecture: str) -> float:
-        """Milliseconds of a network's forward and backward pass, by the plan."""
+        """Milliseconds of a network's forward and backward pass, as predicted in :attr:`problem`."""
         return self.problem.cost(self.space.to_choice(self.space.parse(architecture)), STEP)
 
     # --- candidates ---
@@ -487,7 +487,7 @@ class Grow:
         The first is the trunk's: the network that a person would try goes on, or the best candidate that is better
         beyond the noise: differences after some hundred steps are mostly that. For a looser limit the best network so
         far grows to the largest that the limit and the time allow; where a growth did not pay it goes on as it is.
-        Where the time is too short to be shared the trunk has had all of it, and answers the limits of the plan.
+        Where the time is too short to be shared the trunk has had all of it, and answers the limits of :attr:`shares`.
         """
         answers, shares = self._answers(), self.shares
         within = [one for one in self.pool() if met(limits, self._known(one))]
@@ -607,7 +607,7 @@ class Grow:
         return PlainSteps(self.recipe, self.shares.plain_steps, self.augment(self.context.task.data))
 
     def beside(self) -> dict[str, Beside]:
-        """Nothing more."""
+        """No further simple things beside those of every search."""
         return {}
 
     def summary(self) -> Summary:
@@ -635,7 +635,7 @@ def _kept(base: TrainedNetwork, why: str) -> GrownAnswer:
 
 
 def shares_of(run: Run) -> Shares:
-    """The plan that a run goes by."""
+    """How a run shares out its time, as its stage ``plan`` keeps it."""
     try:
         return Shares.model_validate(run.stage_result("plan"))
     except ValidationError as error:
@@ -648,6 +648,10 @@ def default_minutes(images: int, image_size: int) -> float:
     """Minutes for a search that was given none: more for more and for larger images.
 
     Few images need as many steps as a thousand do: they are only seen more often.
+
+    Args:
+        images: how many there are to train on.
+        image_size: height and width of them, in pixels.
     """
     return float(min(60.0, max(2.0, round(2 * max(1.0, images / 1000) ** 0.5 * image_size / 16))))
 
@@ -659,6 +663,10 @@ def worth(space: StagedSpace[Any], problem: StagedProblem) -> StagedProblem:
     """``problem`` with the values that networks are thought to have before any is measured: wider and deeper is better.
 
     The value of a stage is log2 of its width, a term a depth and a term a block's kind; only their order counts.
+
+    Args:
+        space: of the networks.
+        problem: with their costs; its own values are replaced.
     """
     stages, blocks, _ = space.shape
     by_width = np.zeros((stages, space.most_widths, blocks))

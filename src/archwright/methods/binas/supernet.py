@@ -185,7 +185,7 @@ class Supernet:
 
     @cached_property
     def work(self) -> SupernetWork:
-        """Training and measuring."""
+        """What trains the supernet and measures its sub-networks."""
         source = Path(self.options.supernet) if self.options.supernet is not None else None
         return SupernetWork(self.context, self.space, source, self.options.paths)
 
@@ -201,7 +201,7 @@ class Supernet:
             _ = self.work.trained
 
     def check_source(self, source: Run) -> None:
-        """There is no plan to repeat: epochs are counted."""
+        """Always refused: this strategy counts epochs and has no counted steps to repeat."""
         raise InputError("no --plan-from with the plan 'paper'", str(source.folder), "Use --supernet and --epochs.")
 
     def limits_without(self) -> list[float]:
@@ -227,7 +227,7 @@ class Supernet:
         return float(np.median(times)) * (steps * epochs + self.options.rows / (3 * size)) + 20
 
     def before_table(self) -> list[Stage]:
-        """Nothing."""
+        """No stages: limits and latencies are known before the supernet is trained."""
         return []
 
     def training_stages(self) -> list[Stage]:
@@ -273,7 +273,7 @@ class Supernet:
 
     @cached_property
     def predictor(self) -> Predictor:
-        """From the pool."""
+        """Accuracies of networks, as the options ask for them, from the measured pool."""
         return self.work.predictor(self.options.estimator, self.options.shrink)
 
     @property
@@ -396,7 +396,7 @@ class Supernet:
         return PlainSteps(self.work.recipe(1, 0.5), steps, self.context.task.augmentation())
 
     def beside(self) -> dict[str, Beside]:
-        """Nothing more."""
+        """No further simple things beside those of every search."""
         return {}
 
     def summary(self) -> Summary:
@@ -408,7 +408,12 @@ class Supernet:
 
 
 def solve_within(problem: StagedProblem, limits: dict[str, float]) -> Solution:
-    """The best choice within all limits: from the exact front for one resource, else by the integer program."""
+    """The best choice within all limits: from the exact front for one resource, else by the integer program.
+
+    Args:
+        problem: values and costs.
+        limits: by resource, one or more.
+    """
     if len(limits) == 1:
         ((name, limit),) = limits.items()
         return pareto.solve(problem, name, limit)
@@ -437,13 +442,24 @@ class SupernetWork:
     # --- training ---
 
     def recipe(self, epochs: int, part_of_lr: float, distill: float = 0.0) -> Recipe:
-        """The search's recipe for other epochs and another learning rate, with label smoothing."""
+        """The search's recipe, changed, with label smoothing.
+
+        Args:
+            epochs: instead of the search's.
+            part_of_lr: that its learning rate is multiplied by.
+            distill: weight of the teacher's predictions; 0 for none.
+        """
         base = self.context.task.recipe
         lr = base.lr * part_of_lr
         return base.changed(epochs=epochs, lr=lr, label_smoothing=LABEL_SMOOTHING, distill_weight=distill)
 
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
-        """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
+        """Augmented training batches.
+
+        Args:
+            recipe: says how many images a batch has.
+            autoaugment: name of an AutoAugment policy besides; not with a user's own augmentation.
+        """
         context = self.context
         augment = context.task.augmentation()
         if autoaugment is not None and not isinstance(augment, OwnAugmentation):
@@ -456,7 +472,7 @@ class SupernetWork:
         return new_elastic_supernet(self.space, seed=self.context.configuration.seed, device=self.context.device.torch)
 
     def model(self, network: Network, architecture: MbConvArchitecture) -> Model:
-        """A network of the space with the data's preprocessing."""
+        """``network`` of ``architecture`` with the scale of the space and the data's preprocessing."""
         return Model(network, self.space.name, architecture, self.space.scale, self.context.task.data.preprocessing)
 
     def train_network(
@@ -468,7 +484,16 @@ class SupernetWork:
         autoaugment: str | None = None,
         on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     ) -> None:
-        """Plain training, with distillation where the recipe asks for it; checkpoints are kept under ``name``."""
+        """Plain training, with distillation where the recipe asks for it.
+
+        Args:
+            network: trained in place.
+            recipe: of the training.
+            name: that its checkpoints are kept under.
+            bar: advanced after every step.
+            autoaugment: name of an AutoAugment policy besides.
+            on_epoch: called after each epoch with its number and metrics.
+        """
         context = self.context
         train(
             network,
@@ -506,7 +531,7 @@ class SupernetWork:
 
     @cached_property
     def teacher(self) -> nn.Module:
-        """The heaviest network."""
+        """The heaviest network, trained, in evaluation mode."""
         teacher = load_member(self.artifacts / "heaviest.safetensors").network
         teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return teacher.to(self.context.device.torch).eval()
@@ -628,7 +653,12 @@ class SupernetWork:
         return fit_hierarchical(choices, np.clip(accuracy, 0.0, best), attributes_of(self.space.configurations))
 
     def predictor(self, estimator: Literal["hierarchical", "centred", "eq3"], shrink: bool) -> Predictor:
-        """The one of that name; ``shrink`` shrinks the terms of the published ones by their noise."""
+        """The predictor of accuracies from the measured pool.
+
+        Args:
+            estimator: ``hierarchical``, ``centred``, or ``eq3`` as published.
+            shrink: whether the terms of the latter two are shrunk by their noise.
+        """
         if estimator == "hierarchical":
             fit = self.hierarchical()
             return Predictor(fit.estimate, fit.accuracy)
@@ -677,11 +707,18 @@ def rank_correlations(
     choices: StagedChoice,
     halves: NDArray[np.float64],
 ) -> Json:
-    """Kendall's tau and Spearman's rho with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
+    """Kendall's tau and Spearman's rho of predictions with accuracies, by predictor.
 
     ``hierarchical`` is what is solved by default, ``shrunk`` the centred predictor as the solver sees it.
     ``q_beta = 0`` leaves out the published one's depth terms and ``Q = 0`` its block terms (Table 2). ``halves`` is the
     agreement of the two: how well measurements of half this size can be repeated at all.
+
+    Args:
+        centred: the centred estimate.
+        published: the one by eq. 3.
+        hierarchical: the one that is solved.
+        choices: n networks.
+        halves: their accuracies on two halves of the images, (n, 2), whose mean is predicted.
     """
     accuracy = halves.mean(1)
     compared = {
