@@ -90,7 +90,13 @@ class ScoreRequest:
 
 
 def small_scale(space: Space[Any], request: ScoreRequest, data: ImageData) -> Scale:
-    """The scale of the networks that are scored on ``data``."""
+    """The scale of the networks that are scored.
+
+    Args:
+        space: of the networks.
+        request: their channels, cells and pixels a side.
+        data: whose classes and channels they have, and whose images are no smaller.
+    """
     size = min(request.image_size, data.image_size)
     return space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
 

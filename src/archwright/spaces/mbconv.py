@@ -52,7 +52,7 @@ PRESETS: Mapping[int, MbConvScale] = {
 
 
 def scale_for(image_size: int, classes: int = 10, image_channels: int = 3) -> MbConvScale:
-    """The preset whose strides suit images of ``image_size`` px, set to that size."""
+    """The preset whose strides suit images of ``image_size`` px, set to them, ``classes`` and ``image_channels``."""
     return preset_for(PRESETS, image_size, classes, image_channels)
 
 

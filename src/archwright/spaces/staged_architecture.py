@@ -14,7 +14,7 @@ class Block(Protocol):
 
     @property
     def configuration(self) -> Any:
-        """What is searched."""
+        """What is searched of it, hashable."""
 
     @property
     def kernel(self) -> int:
@@ -30,7 +30,7 @@ class Block(Protocol):
 
     @property
     def channels(self) -> int:
-        """Of its output."""
+        """Channels of its output."""
 
 
 B = TypeVar("B", bound=Block)

@@ -57,7 +57,13 @@ def _seeded(make: Callable[[], S], seed: int) -> S:
 
 
 def cross_entropy(logits: Tensor, images: Tensor, labels: Tensor) -> Tensor:
-    """Of the sub-networks' logits (B, classes) and the labels (B,)."""
+    """The mean over a batch.
+
+    Args:
+        logits: of the sub-networks, (B, classes).
+        images: that they are of; they do not matter here.
+        labels: (B,).
+    """
     return F.cross_entropy(logits, labels)
 
 
