@@ -92,7 +92,7 @@ class Evaluator:
         return str(self.context.run.folder / "checkpoints" / self.stage / key)
 
     def seconds_each(self) -> float:
-        """As :func:`evaluation_seconds`."""
+        """Seconds of one evaluation, as :func:`evaluation_seconds` says."""
         return evaluation_seconds(self.context)
 
 
