@@ -22,8 +22,7 @@ from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.elastic import ElasticSupernet, deal
-from archwright.supernets.measure import BATCH, recalibrated
-from archwright.supernets.measure import measure as measure_subnetworks
+from archwright.supernets.measure import BATCH, measure_subnetwork, recalibrated
 from archwright.training import evaluate
 from helpers.fake_device import DEVICE, FakeAccelerator
 
@@ -94,7 +93,7 @@ def test_sub_networks_are_measured_there_as_here(accelerator):
             batches = [(IMAGES.to(device), LABELS.to(device))]
             moved = copy.deepcopy(supernet).to(device)
             policies = (BATCH, recalibrated(batches, 8))
-            found += [measure_subnetworks(moved, [choose(device)], batches, norms)[0].losses for norms in policies]
+            found += [measure_subnetwork(moved, choose(device), batches, norms).losses for norms in policies]
         assert found[0] == pytest.approx(found[2], abs=1e-4)
         assert found[1] == pytest.approx(found[3], abs=1e-4)
     paths = deal(8, np.random.default_rng(1), space.scale)

@@ -52,7 +52,7 @@ from archwright.spaces.registry import find_space
 from archwright.spaces.subgraphs import Signs, Subgraphs, read_bits, write_bits
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
-from archwright.supernets.measure import BATCH, Norms, Outcome, measure, recalibrated
+from archwright.supernets.measure import BATCH, Norms, Outcome, measure_subnetwork, recalibrated
 from archwright.supernets.train import SharedTraining, new_cell_supernet
 from archwright.training import Position
 from archwright.training.schedule import make_schedule
@@ -147,7 +147,7 @@ def measure_subgraph(payload: Json, stop: Stop) -> Json:
 def _outcome(of: str, bits: str) -> Outcome:
     supernet, subgraphs, images, norms = _instruments(of)
     device = next(supernet.parameters()).device
-    return measure(supernet, [subgraphs.weights(read_bits(bits), device)], images, norms)[0]
+    return measure_subnetwork(supernet, subgraphs.weights(read_bits(bits), device), images, norms)
 
 
 @lru_cache(maxsize=2)

@@ -107,6 +107,7 @@ reproductions = Registry(
     Entry("thesis-7.2", "archwright.reproduce.thesis7_topology:table_7_2", "width, depth, trace, kappa of known cells"),
     Entry("thesis-4.1", f"{_THESIS4}:table_4_1", "published cells and their widest adaptations: parameters, error"),
     Entry("thesis-4.2", f"{_THESIS4}:table_4_2", "width and depth of published cells and their random variants"),
+    Entry("thesis-4.3.3", f"{_THESIS4}:theorems_4_3_3", "theorems 4.3 and 4.4 on random linear cells, one corrected"),
     Entry("thesis-fig4.3", f"{_THESIS4}:figure_4_3", "convergence of DARTS' cell and variants of its connections"),
     Entry("thesis-fig4.4", f"{_THESIS4}:figure_4_4", "the same under other learning rates"),
     Entry("thesis-fig4.5", f"{_THESIS4}:figure_4_5", "convergence of variants of the operations"),

@@ -18,6 +18,7 @@ import numpy as np
 
 from archwright.analysis.convergence import CellStudy, plot_curves, study_cell
 from archwright.analysis.landscape import Landscape, plot_landscapes
+from archwright.analysis.linear_cells import check_theorems
 from archwright.analysis.variants import adapted, distinct_variants, random_connections, random_operations
 from archwright.data.request import load_data
 from archwright.execution.base import Item, run_items
@@ -35,6 +36,8 @@ SCALE_TEXT = f"{CELLS} cells of {CHANNELS} channels at {IMAGE_SIZE} px, {IMAGES}
 GRID, VARIANCE_GRID, SPAN = 11, 5, 1.0
 """Points a side of the landscape and of the gradient's variance (the thesis: 51)."""
 SEEDS = 3
+LINEAR_CELLS = 1000
+"""Random cells that theorems 4.3 and 4.4 are checked on."""
 NAMES = {"nasnet-a": "NASNet", "amoebanet-a": "AmoebaNet", "enas": "ENAS", "darts-v2": "DARTS", "snas": "SNAS"}
 WIDTH_DEPTH = {"darts-v2": (3.5, 3), "enas": (5.0, 2), "amoebanet-a": (4.0, 4), "nasnet-a": (5.0, 2)}
 """Base cells of Table 4.2."""
@@ -247,6 +250,24 @@ def table_4_2(settings: Settings) -> Outcome:
             f"the operations {min(params):.2f} to {max(params):.2f} M."
         )
     return Outcome("by definition", rows, notes)
+
+
+@needs(images=False)
+def theorems_4_3_3(settings: Settings) -> Outcome:
+    """How often random linear cells break the bounds of theorems 4.3 and 4.4, and by how much."""
+    found = [check_theorems(LINEAR_CELLS, seed) for seed in range(settings.seeds or 1)]
+    rows = []
+    for label, field, paper in (
+        ("theorem 4.3", "printed_43", 0.0),
+        ("theorem 4.3 corrected", "corrected_43", None),
+        ("theorem 4.4", "theorem_44", 0.0),
+    ):
+        unit, broken = f"of {found[0].checks:,} checks", [float(getattr(one, f"{field}_broken")) for one in found]
+        rows.append(Row.of(f"{label}: broken", unit, paper, broken))
+        worst = [getattr(one, f"{field}_worst") for one in found]
+        rows.append(Row.of(f"{label}: largest value / bound", "ratio", None, worst))
+    notes = ["Lambda is the spectral norm. The corrected bound is in archwright.analysis.linear_cells."]
+    return Outcome(f"{LINEAR_CELLS:,} random linear cells of 3 nodes of 3 numbers", rows, notes)
 
 
 def _millions(pair: CellPair) -> float:

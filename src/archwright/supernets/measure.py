@@ -77,8 +77,14 @@ class Outcome:
         return 100 * float(self.correct.mean())
 
 
-def measure(supernet: nn.Module, choices: Sequence[Any], batches: Batches, norms: Norms) -> list[Outcome]:
-    """The outcome of every sub-network in ``choices`` over one pass of ``batches``.
+def measure_subnetwork(supernet: nn.Module, choice: Any, batches: Batches, norms: Norms) -> Outcome:
+    """The outcome of one sub-network over one pass of ``batches``.
+
+    Args:
+        supernet: trained; left as it is.
+        choice: of the sub-network, as the supernet takes it beside the images.
+        batches: images and labels.
+        norms: what batch norms go by.
 
     Args:
         supernet: with its trained weights.
@@ -87,8 +93,8 @@ def measure(supernet: nn.Module, choices: Sequence[Any], batches: Batches, norms
         norms: batch-norm policy.
 
     Example:
-        >>> masks = [supernet.one_hot(space.sample(rng)) for _ in range(100)]  # doctest: +SKIP
-        >>> [one.accuracy for one in measure(supernet, masks, validation, BATCH)]  # doctest: +SKIP
+        >>> masks = supernet.one_hot(space.sample(rng))  # doctest: +SKIP
+        >>> measure_subnetwork(supernet, masks, validation, BATCH).accuracy  # doctest: +SKIP
     """
     return list(measure_each(supernet, choices, batches, norms))
 

@@ -58,7 +58,7 @@ from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
-from archwright.supernets.measure import Norms, Outcome, measure, recalibrated
+from archwright.supernets.measure import Norms, Outcome, measure_subnetwork, recalibrated
 from archwright.supernets.train import SharedTraining, new_elastic_supernet
 from archwright.training import Recipe, train
 from archwright.training.losses import classification_loss
@@ -598,7 +598,8 @@ class SupernetWork:
                 if str(number) not in log.done:
                     context.stop.check()
                     images = [batches.get(*divmod(number, len(batches)))]
-                    (found,) = measure(self.trained, [self._pool_choice(number)], images, self._own(POOL_RECALIBRATED))
+                    choice, norms = self._pool_choice(number), self._own(POOL_RECALIBRATED)
+                    found = measure_subnetwork(self.trained, choice, images, norms)
                     log.record(
                         str(number), {"correct": found.correct.astype(int).tolist(), "loss": round(found.loss, 5)}
                     )
@@ -669,8 +670,7 @@ class SupernetWork:
         """What a sub-network does on all validation images, with batch-norm statistics of its own."""
         data, device = self.context.task.data, self.context.device.name
         images = Batches(data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device)
-        (found,) = measure(self.trained, [choice], images, self._own(RECALIBRATED_IMAGES))
-        return found
+        return measure_subnetwork(self.trained, choice, images, self._own(RECALIBRATED_IMAGES))
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
