@@ -155,9 +155,9 @@ def runs_stop(run: str) -> None:
     "--limit",
     type=FINITE_POSITIVE,
     multiple=True,
-    help="A further latency limit in ms, for a binas run; repeatable.",
+    help="A further latency limit in ms, for a finished run of a method that answers several; repeatable.",
 )
-@click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
+@click.option("--remeasure", is_flag=True, help="Measure the run's latencies anew, without training again.")
 @click.option("--minutes", type=FiniteRange(min=0), help="How long this session may work; it can be resumed again.")
 @click.option(
     "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
@@ -184,7 +184,7 @@ def runs_resume(
 @click.option("--times", type=click.IntRange(1, 1000), default=3, show_default=True, help="How often each is timed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_time(run: str, times: int, as_json: bool) -> None:
-    """Time the networks of a finished binas run again. RUN is a folder, a name or 'last'.
+    """Time the networks that a finished run chose for latency limits again. RUN is a folder, a name or 'last'.
 
     Times are as the clock shows them, so on a busy machine they are longer. Nothing in the run changes.
     """
