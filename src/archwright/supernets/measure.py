@@ -68,12 +68,12 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """Mean cross entropy of the images."""
+        """Mean cross entropy."""
         return float(self.losses.mean())
 
     @property
     def accuracy(self) -> float:
-        """Images that it was right of, in percent."""
+        """In percent."""
         return 100 * float(self.correct.mean())
 
 
@@ -86,45 +86,26 @@ def measure_subnetwork(supernet: nn.Module, choice: Any, batches: Batches, norms
         batches: images and labels.
         norms: what batch norms go by.
 
-    Args:
-        supernet: with its trained weights.
-        choices: what it takes beside the images, one each.
-        batches: of images (B, C, H, W) and labels (B,).
-        norms: batch-norm policy.
-
     Example:
         >>> masks = supernet.one_hot(space.sample(rng))  # doctest: +SKIP
         >>> measure_subnetwork(supernet, masks, validation, BATCH).accuracy  # doctest: +SKIP
     """
-    return list(measure_each(supernet, choices, batches, norms))
-
-
-def measure_each(supernet: nn.Module, choices: Iterable[Any], batches: Batches, norms: Norms) -> Iterator[Outcome]:
-    """As :func:`measure`, one after another, so that a caller can record each before the next begins.
-
-    Args:
-        supernet: with its trained weights.
-        choices: what it takes beside the images, one each.
-        batches: of images (B, C, H, W) and labels (B,); gone through for each.
-        norms: batch-norm policy.
-    """
-    for choice in choices:
-        with torch.no_grad(), _normalising(supernet, choice, norms):
-            parts = [_outcomes(supernet, choice, images, labels) for images, labels in batches]
-        if not parts:
-            raise InputError("at least one image to measure on", "none")
-        losses, correct = zip(*parts, strict=True)
-        yield Outcome(np.concatenate(losses), np.concatenate(correct))
+    with torch.no_grad(), _normalising(supernet, choice, norms):
+        parts = [_outcomes(supernet, choice, images, labels) for images, labels in batches]
+    if not parts:
+        raise InputError("at least one image to measure on", "none")
+    losses, correct = zip(*parts, strict=True)
+    return Outcome(np.concatenate(losses), np.concatenate(correct))
 
 
 def predict(supernet: nn.Module, choice: Any, batches: Batches, norms: Norms) -> NDArray[np.float64]:
     """Class probabilities of one sub-network on all images, (N, classes).
 
     Args:
-        supernet: with its trained weights.
-        choice: what it takes beside the images.
-        batches: of images (B, C, H, W); labels are not looked at.
-        norms: batch-norm policy.
+        supernet: trained; left as it is.
+        choice: of the sub-network, as the supernet takes it beside the images.
+        batches: images and labels, which do not matter here.
+        norms: what batch norms go by.
     """
     with torch.no_grad(), _normalising(supernet, choice, norms):
         parts = [
