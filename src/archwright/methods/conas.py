@@ -40,6 +40,7 @@ from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.search.answer import Found, LossRound, Term
+from archwright.search.configuration import AbsolutePath
 from archwright.search.driving import drive_stage
 from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
@@ -83,7 +84,7 @@ class RspsOptions(Options):
     norms: Literal["batch", "recalibrated"] = Field(
         "batch", description="batch-norm statistics of a measurement: its batches' own, or of training images"
     )
-    supernet: str | None = Field(None, description="run folder whose supernet and measurements are used again")
+    supernet: AbsolutePath | None = Field(None, description="run folder whose supernet and measurements are used again")
 
 
 class ConasOptions(RspsOptions):

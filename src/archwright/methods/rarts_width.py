@@ -30,7 +30,7 @@ from archwright.methods.darts import descend_weights, first_order_step, second_o
 from archwright.methods.gradients import GradientSearch
 from archwright.methods.rarts import fused_rarts_step, rarts_step
 from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult, timing_on
-from archwright.references import SpaceRef, refer
+from archwright.references import SpaceRef
 from archwright.runs.files import Json, load_weights, read_metadata, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
@@ -39,6 +39,7 @@ from archwright.search.evaluator import Evaluator
 from archwright.search.final import keep_answer
 from archwright.search.jobs import train_network, training_job
 from archwright.search.method import Options, Stage
+from archwright.search.task import Task
 from archwright.search.values import Trained
 from archwright.spaces.base import Network
 from archwright.spaces.channel_groups import takes_channels_last
@@ -149,13 +150,10 @@ class RartsWidth(GradientSearch):
     options: WidthOptions
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The space of the network; a function is named so that a run finds it again."""
-        network = values["options"].get("network", WidthOptions.model_fields["network"].default)
-        if callable(network):
-            network = refer(network)
-            values = {**values, "options": {**values["options"], "network": network}}
-        return {"space": str(SpaceRef("width", network)), **values}
+    def completed(cls, task: Task) -> dict[str, Any]:
+        """The space of the network."""
+        network = task.configuration.options.get("network", WidthOptions.model_fields["network"].default)
+        return {"space": str(SpaceRef("width", network))}
 
     @property
     def timing(self) -> Timing | None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -28,12 +29,18 @@ from archwright.bounds import (
     MOST_WORKERS,
 )
 from archwright.errors import InputError, unknown_name
-from archwright.references import DataRef, ObjectRef, Reference, SpaceRef, absolute_path
+from archwright.references import DataRef, ObjectRef, Reference, SpaceRef, absolute_path, refer
+from archwright.search.texts import read_mapping, read_several, read_word
 
 M = TypeVar("M", bound=BaseModel)
 
 ASK_AND_TELL = "ask-and-tell"
 """In place of a function's name: the caller evaluates (see :mod:`archwright.search.study`)."""
+
+
+def _named(thing: Any) -> Any:
+    """A function by a text that finds it again."""
+    return refer(thing) if callable(thing) else thing
 
 
 def _absolute_object(text: str) -> str:
@@ -48,8 +55,8 @@ SpaceText = Annotated[str, AfterValidator(lambda text: str(SpaceRef.parse(text).
 """A space (:class:`~archwright.references.SpaceRef`)."""
 DataText = Annotated[str, AfterValidator(lambda text: str(DataRef.parse(text).absolute()))]
 """Images or a table (:class:`~archwright.references.DataRef`)."""
-Own = Annotated[str, AfterValidator(_absolute_object)]
-"""Something known by its name, or an object of the user's (:class:`~archwright.references.ObjectRef`)."""
+Own = Annotated[str, BeforeValidator(_named), AfterValidator(_absolute_object)]
+"""Something known by its name, or a function of the user's (:class:`~archwright.references.ObjectRef`)."""
 
 
 class Configuration(BaseModel):
@@ -117,17 +124,16 @@ class Configuration(BaseModel):
     @field_validator("split", mode="before")
     @classmethod
     def _split_of_text(cls, value: Any) -> Any:
-        return value.split(",") if isinstance(value, str) else value
+        return read_several(value) if isinstance(value, str) else value
 
     @field_validator("training", mode="before")
     @classmethod
     def _training_of_text(cls, value: Any) -> Any:
-        if not isinstance(value, str):
+        if isinstance(value, str):
+            return read_mapping(value)
+        if not isinstance(value, dict):
             return value
-        pairs = [item.partition("=") for item in value.split(",")]
-        if not all(equals for _, equals, _ in pairs):
-            raise ValueError("write it as optimizer=adamw,label_smoothing=0.1")
-        return {name.strip(): text.strip() for name, _, text in pairs}
+        return {name: read_word(one) if isinstance(one, str) else one for name, one in value.items()}
 
     @model_validator(mode="before")
     @classmethod
@@ -198,19 +204,22 @@ def validated(model: type[M], values: dict[str, Any], what: str, beside: type[Ba
         model: what to validate.
         values: given by the user.
         what: how to call it in the message.
-        beside: a model for ``values["options"]`` whose problems belong in the same message.
+        beside: a model for ``values["options"]`` whose problems belong in the same message; what it was given is then
+            in the result as it reads it, with whole paths.
     """
-    problems = _problems(model, values, what)
-    if beside is not None:
-        problems += _problems(beside, values.get("options", {}), what)
-    if problems:
-        raise InputError(f"valid {what}", "; ".join(problems))
-    return model(**values)
+    made, problems = _tried(model, values, what)
+    options, more = (None, []) if beside is None else _tried(beside, values.get("options", {}), what)
+    if made is None or more:
+        raise InputError(f"valid {what}", "; ".join(problems + more))
+    if options is None:
+        return made
+    return made.model_copy(update={"options": options.model_dump(mode="json", exclude_unset=True)})
 
 
-def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list[str]:
+def _tried(model: type[M], values: dict[str, Any], what: str) -> tuple[M | None, list[str]]:
+    """``model(**values)``, or None and what is wrong with the values."""
     try:
-        model(**values)
+        return model(**values), []
     except ValidationError as error:
         found = []
         for one in error.errors():
@@ -221,5 +230,4 @@ def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list
                 found.append(one["msg"].removeprefix("Value error, "))
             else:
                 found.append(f"{name}: {one['msg']} (got {one.get('input')!r})")
-        return found
-    return []
+        return None, found

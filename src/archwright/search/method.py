@@ -18,6 +18,7 @@ from archwright.search.configuration import validated
 from archwright.search.context import Context
 from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import train_answer
+from archwright.search.task import Task
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.topology import topology_json
@@ -117,9 +118,14 @@ class Method(ABC):
     """Logs of latencies, which are forgotten when these are to be measured anew."""
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a search with what the method chooses where the user said nothing."""
-        return {"space": cls.default_space, **values}
+    def completed(cls, task: Task) -> dict[str, Any]:
+        """Settings of a new search where the user says nothing, by name; those that were given stay as they are.
+
+        Args:
+            task: of what was asked for; ``task.configuration.model_fields_set`` are the settings that were given. It
+                loads what is named when first asked for, and what it has loaded is not loaded again.
+        """
+        return {"space": cls.default_space}
 
     def __init__(self, context: Context) -> None:
         self.context = context

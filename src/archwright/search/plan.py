@@ -53,4 +53,4 @@ def cut(method: Method, seconds: float, budget: float) -> tuple[Configuration, f
             if name.endswith("epochs") and value is not None:
                 options[name] = max(1, floor(value * part))
         seconds *= max(part, changes["epochs"] / recipe.epochs)
-    return Configuration(**{**c.model_dump(), **changes, "options": options}), seconds / 60
+    return c.model_copy(update={**changes, "options": options}), seconds / 60

@@ -27,7 +27,6 @@ from archwright.methods.binas.supernet import Supernet
 from archwright.pretrained import DEFAULT, installed, load_start
 from archwright.references import DataRef
 from archwright.search.answer import Found
-from archwright.search.configuration import Configuration, validated
 from archwright.search.limited import LimitedSearch, Strategy
 from archwright.search.method import Options
 from archwright.search.task import Task
@@ -39,14 +38,13 @@ PHOTOGRAPH = 32
 """From how many pixels on the images of a folder are photographs: pretrained weights are the default for these."""
 
 
-def start_of(values: dict[str, Any]) -> dict[str, Any]:
+def start_of(task: Task) -> dict[str, Any]:
     """The option ``pretrained`` of a search that says nothing of it: photo folders get the default where it is here."""
-    options, spec = values["options"], values.get("data") or ""
-    asked = {"pretrained", *OTHER_START} & set(options) or values.get("space") or values.get("epochs")
-    if asked or values.get("benchmark") or DataRef.parse(spec).kind != "folder" or not installed(DEFAULT):
+    c = task.configuration
+    asked = {"pretrained", *OTHER_START} & set(c.options) or {"space", "epochs"} & c.model_fields_set
+    if asked or DataRef.parse(c.data or "").kind != "folder" or not installed(DEFAULT):
         return {}
-    configuration = validated(Configuration, values, "settings of a search", beside=BinasOptions)
-    return {"pretrained": DEFAULT} if Task(configuration).data.image_size >= PHOTOGRAPH else {}
+    return {"pretrained": DEFAULT} if task.data.image_size >= PHOTOGRAPH else {}
 
 
 class Binas(LimitedSearch):
@@ -59,23 +57,19 @@ class Binas(LimitedSearch):
     options: BinasOptions
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def completed(cls, task: Task) -> dict[str, Any]:
         """The start, the space of the plan; for the fast plan one thread, and images no larger than what they show.
 
         Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
         """
-        options = {**start_of(values), **values["options"]}
-        values = {**values, "options": options}
+        c = task.configuration
+        options = {**start_of(task), **c.options}
         if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
-            return {"space": "mbconv", **values}
-        values = {"space": cls.default_space, **values}
-        values["threads"] = 1 if values.get("threads") is None else values["threads"]
-        spec = values.get("data")
-        on_disk = spec and not DataRef.parse(spec).is_local and not values.get("benchmark")
-        if on_disk and values.get("image_size") is None:
-            configuration = validated(Configuration, values, "settings of a search", beside=cls.Options)
-            values["image_size"] = sufficient_size(Task(configuration).data)
-        return values
+            return {"space": "mbconv", "options": options}
+        chosen: dict[str, Any] = {"space": cls.default_space, "threads": 1}
+        if c.data is not None and c.image_size is None and not DataRef.parse(c.data).is_local:
+            chosen["image_size"] = sufficient_size(task.data)
+        return chosen
 
     def make_strategy(self) -> Strategy:
         """From pretrained weights where a start is named, else by the plan."""

@@ -1,0 +1,53 @@
+"""The flags of ``archwright search METHOD``, and the command that asks for a search again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from archwright.runs.files import Json
+from archwright.search.configuration import ASK_AND_TELL, Configuration, references
+from archwright.search.texts import write
+
+APART = ("method", "limits", "options")
+"""Fields of a configuration that are not one flag each."""
+
+
+def flag_of(name: str) -> str:
+    """``--image-size`` of ``image_size``, a setting of a search or an option of its method."""
+    return f"--{name.replace('_', '-')}"
+
+
+def limit_flag(resource: str) -> str:
+    """``--latency-ms`` of ``latency_ms``; ``--most-channels`` where a setting has the name already."""
+    return flag_of(f"most_{resource}" if resource in Configuration.model_fields else resource)
+
+
+def words_of(flag: str, value: Json) -> list[str]:
+    """What a person types to give ``value``: ``--size 3``, or ``--no-verify`` for a switch."""
+    if isinstance(value, bool):
+        return [flag if value else flag.replace("--", "--no-", 1)]
+    return [flag, write(value)]
+
+
+def only_in_memory(configuration: Mapping[str, Json]) -> list[str]:
+    """Names of settings that no command can give: objects of the program that started the search."""
+    found = [name for name, one in references(configuration).items() if one.is_local]
+    return [*found, "evaluate"] if configuration.get("evaluate") == ASK_AND_TELL else found
+
+
+def command_of(configuration: Mapping[str, Json]) -> str:
+    """The command, one line for a shell, that asks for the search of a run's configuration again."""
+    words = ["archwright", "search", str(configuration["method"])]
+    for name, info in Configuration.model_fields.items():
+        value = configuration.get(name)
+        default = None if name == "space" else info.get_default(call_default_factory=True)
+        if name not in APART and value is not None and value != default:
+            words += words_of(flag_of(name), value)
+    for name, value in configuration.get("limits", {}).items():
+        for one in value if isinstance(value, list) else [value]:
+            words += words_of(limit_flag(name), one)
+    for name, value in configuration.get("options", {}).items():
+        if value is not None:
+            words += words_of(flag_of(name), value)
+    return shlex.join(words)
