@@ -243,6 +243,7 @@ class Derived(Choice):
 class DifferentiableSearch(GradientSearch):
     """A gradient search on the cell supernet; subclasses give their step and how alpha weighs the operations."""
 
+    resources = ()
     Options: ClassVar[type[Options]] = DifferentiableOptions
     options: DifferentiableOptions
 
@@ -272,12 +273,6 @@ class DifferentiableSearch(GradientSearch):
         """Also refuses what a supernet's search cannot have."""
         if self.context.configuration.data is None:
             raise InputError(f"images (--data) for the method {self.name!r}", "none")
-        if self.context.configuration.limits:
-            raise InputError(
-                f"no hard limits with the method {self.name!r}",
-                ", ".join(self.context.configuration.limits),
-                "Use the latency_weight of rarts, or a method that keeps limits (binas, evolution).",
-            )
         super().check()
         self.space.check_scale(self.supernet_scale)
         self.halves()

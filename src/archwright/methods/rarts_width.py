@@ -34,7 +34,7 @@ from archwright.references import SpaceRef
 from archwright.runs.files import Json, load_weights, read_metadata, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
-from archwright.search.configuration import AbsolutePath
+from archwright.search.configuration import OF_TABLES, AbsolutePath
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import keep_answer
 from archwright.search.jobs import train_network, training_job
@@ -145,6 +145,7 @@ class RartsWidth(GradientSearch):
 
     name = "rarts-width"
     default_space = str(SpaceRef("width", "resnet20"))
+    uses = GradientSearch.uses - OF_TABLES - {"space", "cells"}  # the space is that of --network
     resources = ("params", "macs", "latency_ms", "channels")
     Options: ClassVar[type[Options]] = WidthOptions
     options: WidthOptions
@@ -196,11 +197,7 @@ class RartsWidth(GradientSearch):
         """Everything that can be known before the first step."""
         context, task = self.context, self.context.task
         c, o = context.configuration, self.options
-        if c.data is None or c.benchmark is not None:
-            raise InputError(f"images (--data) for the method {self.name!r}", c.benchmark or "none")
         self.check_own()
-        if c.space != (own := str(SpaceRef("width", o.network))):
-            raise InputError(f"the network by --network, and no other space than {own}", repr(c.space))
         if o.ratio is None and o.l1 is None and not c.limits:
             raise InputError("how much to remove: --ratio, --l1 or a limit", "none of them")
         if o.l1 is not None and o.optimiser == "random":

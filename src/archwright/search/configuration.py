@@ -59,6 +59,16 @@ Own = Annotated[str, BeforeValidator(_named), AfterValidator(_absolute_object)]
 """Something known by its name, or a function of the user's (:class:`~archwright.references.ObjectRef`)."""
 
 
+OF_TRAINING = ("recipe", "epochs", "batch_size", "lr", "training", "onnx")
+"""Settings of how networks are trained and kept."""
+OF_WORK = frozenset({"executor", "workers", "address"})
+"""Settings of where work items run."""
+OF_EVALUATIONS = frozenset({"evaluate", "failures"})
+"""Settings of evaluations of single architectures."""
+OF_TABLES = frozenset({"benchmark", "dataset"})
+"""Settings of looking accuracies up."""
+
+
 class Configuration(BaseModel):
     """Everything that decides a search's answer, and where it runs."""
 
@@ -135,16 +145,11 @@ class Configuration(BaseModel):
             return value
         return {name: read_word(one) if isinstance(one, str) else one for name, one in value.items()}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _dataset_of_table(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("benchmark") and not values.get("dataset"):
-            return {**values, "dataset": "cifar10"}
-        return values
-
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         """A setting that would do nothing is a mistake, not a silence."""
+        if self.benchmark is not None and not self.dataset:
+            object.__setattr__(self, "dataset", "cifar10")  # chosen here, and so not among the fields that were given
         idle = {
             "workers is for the executors processes and ray": self.executor == "here" and self.workers != 1,
             "address is for the executor ray": self.executor != "ray" and bool(self.address),
@@ -159,6 +164,25 @@ class Configuration(BaseModel):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def trains_answer(self) -> bool:
+        """Whether the answer is trained on the data: always without a table, with one only on request."""
+        return self.data is not None and (self.benchmark is None or self.final_epochs is not None)
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Settings that do nothing beside the others, whatever the method, and where that is, to end a sentence."""
+        found: dict[str, str] = {}
+        if not self.trains_answer:
+            found |= dict.fromkeys(OF_TRAINING, "where nothing is trained")
+        if self.data is None:
+            found |= dict.fromkeys(("channels", "cells"), "without --data")
+        if self.data is None and self.benchmark is not None:
+            found["scale"] = "beside --benchmark without --data"
+        if self.evaluate == ASK_AND_TELL:
+            found |= dict.fromkeys((*OF_TRAINING, "final_epochs", "minutes", "failures"), "where the caller evaluates")
+        return found
 
     @property
     def limit_sets(self) -> list[dict[str, float]]:
@@ -176,6 +200,8 @@ class Configuration(BaseModel):
         return self.limit_sets[0]
 
 
+SETTINGS = frozenset(Configuration.model_fields) - {"method", "limits", "options"}
+"""Fields of a configuration that are one flag each on the command line."""
 _REFERENCES: dict[str, Callable[[str], Reference | None]] = {
     "space": SpaceRef.parse,
     "data": DataRef.parse,

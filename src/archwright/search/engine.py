@@ -19,7 +19,7 @@ from archwright.runs.progress import KeptProgress, Progress, logged
 from archwright.runs.run import Run, new_folder, resume_command, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
-from archwright.search.asked import asked_for, completed, space_text
+from archwright.search.asked import asked_for, check_idle, completed, names_given, space_text
 from archwright.search.configuration import ASK_AND_TELL, Configuration, imports, references, validated
 from archwright.search.context import Context
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, Stage
@@ -73,6 +73,7 @@ def search(
     Run.check_free(Path(run) if run is not None else runs_root() / "new")
     images = None if data is None or isinstance(data, str) else _in_memory(data, asked)
     configuration = completed(chosen, Task(asked, given=images))
+    check_idle(chosen, configuration, names_given(asked))  # beside what the method chose
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     nowhere, device = Run(Path(run or runs_root() / "new"), {}), compute_device(configuration)
     context = Context(configuration, nowhere, device, Stop(), logged(progress), images)
@@ -155,6 +156,8 @@ def resume(
         return _with_limits(run, list(latency_ms), stop, progress)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
+    if failures is not None and "failures" not in prepared.uses:
+        raise InputError("a run of a method that evaluates architectures (--failures)", f"one of {prepared.name!r}")
     if run.status() == "finished":  # looked at after the configuration: a damaged run is not passed on
         return Answer.read(run.folder)
     _say_imports(prepared.context)

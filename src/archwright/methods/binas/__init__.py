@@ -22,11 +22,12 @@ from archwright.data.detail import sufficient_size
 from archwright.errors import InputError
 from archwright.methods.binas.around import Around
 from archwright.methods.binas.grow import Grow
-from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions
+from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions, of_other_plans
 from archwright.methods.binas.supernet import Supernet
 from archwright.pretrained import DEFAULT, installed, load_start
 from archwright.references import DataRef
 from archwright.search.answer import Found
+from archwright.search.configuration import Configuration
 from archwright.search.limited import LimitedSearch, Strategy
 from archwright.search.method import Options
 from archwright.search.task import Task
@@ -52,6 +53,7 @@ class Binas(LimitedSearch):
 
     name = "binas"
     default_space = "compact"
+    uses = LimitedSearch.uses - {"channels", "cells"}
     timed_items = (*TIMED_ITEMS, "verify")
     Options: ClassVar[type[Options]] = BinasOptions
     options: BinasOptions
@@ -71,6 +73,11 @@ class Binas(LimitedSearch):
             chosen["image_size"] = sufficient_size(task.data)
         return chosen
 
+    @classmethod
+    def idle(cls, asked: Configuration) -> dict[str, str]:
+        """Also what belongs to other plans than the one asked for."""
+        return {**super().idle(asked), **of_other_plans(asked)}
+
     def make_strategy(self) -> Strategy:
         """From pretrained weights where a start is named, else by the plan."""
         context, o = self.context, self.options
@@ -89,11 +96,8 @@ class Binas(LimitedSearch):
             raise InputError(f"the space {wanted} with {asked}", repr(self.context.configuration.space))
 
     def check_options(self) -> None:
-        """Refuse options of another plan, and what small networks are not trained with."""
+        """Refuse what small networks are not trained with."""
         c, task = self.context.configuration, self.context.task
-        if c.channels is not None or c.cells is not None:
-            raise InputError("no --channels and --cells with the method 'binas'", "one of them", "Use --scale.")
-        self.options.check_plan(c)
         if task.recipe.drop_path or task.recipe.auxiliary_weight:
             raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
         if self.options.tune_autoaugment and isinstance(task.augmentation(), OwnAugmentation):
