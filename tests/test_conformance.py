@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from archwright.costs.measure import Timing
+from archwright.execution.local import InProcess
 from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
 from archwright.testing import check_method, check_space
@@ -57,9 +58,24 @@ def test_space(name: str) -> None:
     check_space(spaces.get(name), samples=3 if name == "darts-free" else 20)
 
 
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keys of the work items that searches send to their executor."""
+    keys: list[str] = []
+    usual = InProcess.run
+
+    def run(self: InProcess, work: Any, items: Any, stop: Any) -> Any:
+        keys.extend(item.key for item in items)
+        return usual(self, work, items, stop)
+
+    monkeypatch.setattr(InProcess, "run", run)
+    return keys
+
+
 @pytest.mark.parametrize("name", [entry.name for entry in methods if entry.name != "binas"])
-def test_method(name: str) -> None:
+def test_method(name: str, sent: list[str]) -> None:
     check_method(name, kills=2, **SMALL.get(name, {}))
+    assert bool(sent) == ("executor" in methods.get(name).uses), "a method shows the executor if it sends work to it"
 
 
 # --- methods that time networks, by a clock that is the same each time ------------------------------------------------

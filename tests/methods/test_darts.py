@@ -348,7 +348,7 @@ def test_what_a_supernet_search_cannot_have_is_refused(tmp_path):
     for idle in ({"xi": 0.1}, {"product": "exact"}):
         with pytest.raises(InputError, match="order 2"):
             aw.search("darts", run=tmp_path / "run", **TINY, **idle)
-    with pytest.raises(InputError, match="no hard limits"):
+    with pytest.raises(InputError, match="no limits with"):
         aw.search("darts", run=tmp_path / "run", **TINY, limits={"params": 1e9})
     assert not (tmp_path / "run").exists()
 

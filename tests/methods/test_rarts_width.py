@@ -192,7 +192,7 @@ def test_networks_are_not_timed_again_where_they_were_not_timed(tmp_path: Path) 
         ({"ratio": 0.5, "network": "helpers.own_networks:one_layer"}, "with channels to remove"),
         ({"ratio": 0.5, "network": "helpers.own_networks:Cut"}, "module 'body"),
         ({"ratio": 0.5, "network": "helpers.own_networks:Mixing"}, "channels of 'body.second' cannot be removed"),
-        ({"ratio": 0.5, "space": "nasbench201"}, "no other space than width:helpers.own_networks:plain"),
+        ({"ratio": 0.5, "space": "nasbench201"}, "--space with the method"),
         ({"l1": 0.1, "optimiser": "random"}, "which trains no scores"),
         ({"limits": {"latency_ms": 1.0}}, "--timing beside a limit on latency_ms"),
         ({"limits": {"memory_bytes": 1.0}}, "memory_bytes"),

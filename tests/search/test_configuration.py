@@ -63,7 +63,9 @@ def test_texts_of_the_command_line_are_read() -> None:
     values = {"method": "random", "data": "digits", "split": "70,15,15", "training": "optimizer=adamw,momentum=0.8"}
     configuration = Configuration(**values)
     assert configuration.split == (70, 15, 15)
-    assert configuration.training == {"optimizer": "adamw", "momentum": "0.8"}
+    assert configuration.training == {"optimizer": "adamw", "momentum": 0.8}
+    kept_as_texts = {"optimizer": "adamw", "momentum": "0.8"}  # as runs of earlier versions have it
+    assert Configuration(**{**values, "training": kept_as_texts}) == configuration
     recipe = Task(configuration).recipe
     assert (recipe.optimizer, recipe.momentum) == ("adamw", 0.8)
     assert Configuration(**configuration.model_dump(mode="json")) == configuration

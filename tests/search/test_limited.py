@@ -201,7 +201,7 @@ def test_a_plan_is_repeated(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"benchmark": "nb201"}, "a search on images"),
+        ({"benchmark": "nb201"}, "--benchmark with the method"),
         ({"limits": {"params": 1.0}}, "Reachable"),
         ({"limits": {"colour": 1.0}}, "colour"),
         ({"latency_table": "nowhere.json"}, "a latency table"),

@@ -239,7 +239,7 @@ def test_what_cannot_work_is_refused_before_anything_is_written(wrong, tmp_path:
 def test_every_method_refuses_objects_that_it_cannot_use(method: str, tmp_path: Path) -> None:
     chosen = methods.get(method)
     settings = {"space": chosen.default_space, "data": "digits", "run": tmp_path / "run"}
-    if not chosen.evaluates:
+    if "evaluate" not in chosen.uses:
         with pytest.raises(InputError, match="random, evolution"):
             aw.search(method, evaluate=score, **settings)
     for wrong in ({"augment": "json:no_such"}, {"augment": "crop=99"}, {"augment": 3}, {"split": "1,2,3,4"}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -125,5 +126,5 @@ def latency_command(
         click.echo(f"Median error on {validation_networks} other networks: {100 * correction.median_error:.1f} %.")
         assert correction.repeat_noise is not None
         click.echo(f"Two halves of the measurement of one differ by {100 * correction.repeat_noise:.1f} % (median).")
-    plan, images = " --plan paper" * (space == "mbconv"), "" if data is None else f" --data {data}"
-    click.echo(f"Use it with: archwright search binas{plan}{images} --latency-table {path}")
+    words = [*(["--plan", "paper"] if space == "mbconv" else []), *([] if data is None else ["--data", data])]
+    click.echo(f"Use it with: archwright search binas {shlex.join([*words, '--latency-table', str(path)])}")

@@ -140,13 +140,13 @@ def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_js
 @click.argument("run", default="last", type=TEXT)
 def runs_stop(run: str) -> None:
     """Ask a search in another terminal or machine to save and stop. RUN is a folder, a name or 'last'."""
-    from archwright.runs.run import find_run
+    from archwright.runs.run import find_run, resume_command
     from archwright.search.engine import stop
     from archwright.terminal import say
 
     folder = find_run(run).folder
     stop(folder)
-    say(f"Asked {folder} to stop; continue it with: archwright runs resume {folder}", stderr=True)
+    say(f"Asked {folder} to stop; continue it with: {resume_command(folder)}", stderr=True)
 
 
 @runs.command("resume", epilog="Example: archwright runs resume last --limit 6")

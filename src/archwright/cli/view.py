@@ -192,7 +192,7 @@ def show_runs(runs: Sequence[Run], damaged: Sequence[str]) -> None:
 
 def show_run(run: Run) -> None:
     """Configuration, events and answer of one run."""
-    from archwright.runs.run import told
+    from archwright.runs.run import resume_command, told
 
     events, status = run.events(), run.status()
     say(f"{run.folder}: {status}")
@@ -207,4 +207,4 @@ def show_run(run: Run) -> None:
     for event in events:
         say(told(event))
     if status == "stopped":
-        say(f"Continue with: archwright runs resume {run.folder}")
+        say(f"Continue with: {resume_command(run.folder)}")

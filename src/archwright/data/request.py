@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +41,23 @@ class DataRequest:
         return () if path is None else (str(path.absolute()),)
 
 
-@lru_cache(maxsize=6)
+LOADED: dict[DataRequest, ImageData] = {}
+"""Images of this process, by request."""
+MOST_LOADED = 6
+"""Requests whose images are remembered; the oldest are forgotten."""
+
+
 def load_data(request: DataRequest) -> ImageData:
-    """The images, loaded once a process."""
+    """The images, loaded once a process, also where one request says their own size and another none."""
+    if request not in LOADED:
+        data = _load(request)
+        LOADED.update({request: data, replace(request, image_size=data.image_size): data})
+        for oldest in list(LOADED)[:-MOST_LOADED]:
+            del LOADED[oldest]
+    return LOADED[request]
+
+
+def _load(request: DataRequest) -> ImageData:
     if request.source.kind == "kept":
         return load_kept(Path(request.source.argument))
     values: dict[str, Any] = {"seed": request.seed, "image_size": request.image_size, "skip_bad": request.skip_bad}

@@ -40,6 +40,7 @@ from archwright.runs.files import Json, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.search.answer import Found, LossRound, Term
+from archwright.search.configuration import OF_WORK, AbsolutePath
 from archwright.search.driving import drive_stage
 from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
@@ -83,7 +84,7 @@ class RspsOptions(Options):
     norms: Literal["batch", "recalibrated"] = Field(
         "batch", description="batch-norm statistics of a measurement: its batches' own, or of training images"
     )
-    supernet: str | None = Field(None, description="run folder whose supernet and measurements are used again")
+    supernet: AbsolutePath | None = Field(None, description="run folder whose supernet and measurements are used again")
 
 
 class ConasOptions(RspsOptions):
@@ -177,6 +178,8 @@ class Rsps(SearchMethod):
     """Random search with parameter sharing: the best of the measured architectures."""
 
     name = "rsps"
+    uses = SearchMethod.uses | OF_WORK
+    resources = ()
     Options: ClassVar[type[Options]] = RspsOptions
     options: RspsOptions
 
@@ -204,12 +207,6 @@ class Rsps(SearchMethod):
         """Also refuses what a supernet's search cannot have."""
         if self.context.configuration.data is None:
             raise InputError(f"images (--data) for the method {self.name!r}", "none")
-        if self.context.configuration.limits:
-            raise InputError(
-                f"no hard limits with the method {self.name!r}",
-                ", ".join(self.context.configuration.limits),
-                "Use a method that keeps limits (binas, evolution).",
-            )
         super().check()
         self.space.check_scale(self._scale)
         if self.options.supernet is not None:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.methods.gradients import EnoughError, GradientOptions, GradientSearch
+from archwright.search.configuration import AbsolutePath
 from archwright.search.method import Options
 from archwright.search.values import Choice
 from archwright.spaces.base import Scale
@@ -58,7 +59,9 @@ class DifferentiableOptions(GradientOptions):
 
     supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final network")
     supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final network")
-    supernet: str | None = Field(None, description="run folder of a search whose supernet this one starts from")
+    supernet: AbsolutePath | None = Field(
+        None, description="run folder of a search whose supernet this one starts from"
+    )
     selection: Literal["strength", "perturbation", "perturbation-soft"] = Field(
         "strength",
         description="discretise by the largest weights, or by what the network misses most: a settled edge is then "
@@ -240,6 +243,7 @@ class Derived(Choice):
 class DifferentiableSearch(GradientSearch):
     """A gradient search on the cell supernet; subclasses give their step and how alpha weighs the operations."""
 
+    resources = ()
     Options: ClassVar[type[Options]] = DifferentiableOptions
     options: DifferentiableOptions
 
@@ -269,12 +273,6 @@ class DifferentiableSearch(GradientSearch):
         """Also refuses what a supernet's search cannot have."""
         if self.context.configuration.data is None:
             raise InputError(f"images (--data) for the method {self.name!r}", "none")
-        if self.context.configuration.limits:
-            raise InputError(
-                f"no hard limits with the method {self.name!r}",
-                ", ".join(self.context.configuration.limits),
-                "Use the latency_weight of rarts, or a method that keeps limits (binas, evolution).",
-            )
         super().check()
         self.space.check_scale(self.supernet_scale)
         self.halves()

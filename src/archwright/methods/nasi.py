@@ -29,7 +29,6 @@ from torch import Tensor, nn
 
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
-from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
 from archwright.search.driving import drive_stage
 from archwright.search.method import Options, SearchMethod, Stage
@@ -168,14 +167,13 @@ class Nasi(SearchMethod):
     """Search at initialisation: one step by gradients of the reward, without training."""
 
     name = "nasi"
+    resources = ()
     Options: ClassVar[type[Options]] = NasiOptions
     options: NasiOptions
 
     def check(self) -> None:
-        """Also refuses a search without images, unless random ones are asked for."""
+        """Also refuses a scale that the space has not."""
         super().check()
-        if self.context.configuration.limits:
-            raise InputError("no limits with the method 'nasi'", str(self.context.configuration.limits))
         self.space.check_scale(self.proxy_scale)
 
     def search_stages(self) -> list[Stage]:

@@ -36,7 +36,7 @@ from archwright.ensembles import Averaged, Mean
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods.nesbs_ensembles import DELTAS, DrawOptions, EnsembleSearch, Inherited
 from archwright.search.answer import Candidate, EnsembleErrors, Found, ScoredEnsemble
-from archwright.search.configuration import AbsolutePath
+from archwright.search.configuration import OF_TABLES, AbsolutePath
 from archwright.search.driving import drive_stage
 from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import keep_ensemble, train_answer
@@ -122,17 +122,14 @@ class Nesbs(Method):
 
     name = "nesbs"
     Options: ClassVar[type[Options]] = NesbsOptions
+    uses = Method.uses - OF_TABLES  # no table knows ensembles
+    resources = ("params", "macs", "latency_ms")
     measures_latency = True
     options: NesbsOptions
 
     def check(self) -> None:
         """Also refuses what an ensemble cannot have."""
-        configuration, o = self.context.configuration, self.options
-        if configuration.data is None or configuration.benchmark is not None:
-            raise InputError("images (--data) and no benchmark for the method 'nesbs'", "no table knows ensembles")
-        other = sorted(set(configuration.limits) - {"params", "macs", "latency_ms"})
-        if other:
-            raise InputError("limits on params, macs or latency_ms with the method 'nesbs'", ", ".join(other))
+        o = self.options
         if o.delta is not None and o.delta_search == "optuna":
             raise InputError("--delta or --delta-search optuna", "both", "Leave one out.")
         super().check()

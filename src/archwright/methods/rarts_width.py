@@ -30,15 +30,16 @@ from archwright.methods.darts import descend_weights, first_order_step, second_o
 from archwright.methods.gradients import GradientSearch
 from archwright.methods.rarts import fused_rarts_step, rarts_step
 from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult, timing_on
-from archwright.references import SpaceRef, refer
+from archwright.references import SpaceRef
 from archwright.runs.files import Json, load_weights, read_metadata, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
-from archwright.search.configuration import AbsolutePath
+from archwright.search.configuration import OF_TABLES, AbsolutePath
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import keep_answer
 from archwright.search.jobs import train_network, training_job
 from archwright.search.method import Options, Stage
+from archwright.search.task import Task
 from archwright.search.values import Trained
 from archwright.spaces.base import Network
 from archwright.spaces.channel_groups import takes_channels_last
@@ -144,18 +145,16 @@ class RartsWidth(GradientSearch):
 
     name = "rarts-width"
     default_space = str(SpaceRef("width", "resnet20"))
+    uses = GradientSearch.uses - OF_TABLES - {"space", "cells"}  # the space is that of --network
     resources = ("params", "macs", "latency_ms", "channels")
     Options: ClassVar[type[Options]] = WidthOptions
     options: WidthOptions
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The space of the network; a function is named so that a run finds it again."""
-        network = values["options"].get("network", WidthOptions.model_fields["network"].default)
-        if callable(network):
-            network = refer(network)
-            values = {**values, "options": {**values["options"], "network": network}}
-        return {"space": str(SpaceRef("width", network)), **values}
+    def completed(cls, task: Task) -> dict[str, Any]:
+        """The space of the network."""
+        network = task.configuration.options.get("network", WidthOptions.model_fields["network"].default)
+        return {"space": str(SpaceRef("width", network))}
 
     @property
     def timing(self) -> Timing | None:
@@ -198,11 +197,7 @@ class RartsWidth(GradientSearch):
         """Everything that can be known before the first step."""
         context, task = self.context, self.context.task
         c, o = context.configuration, self.options
-        if c.data is None or c.benchmark is not None:
-            raise InputError(f"images (--data) for the method {self.name!r}", c.benchmark or "none")
         self.check_own()
-        if c.space != (own := str(SpaceRef("width", o.network))):
-            raise InputError(f"the network by --network, and no other space than {own}", repr(c.space))
         if o.ratio is None and o.l1 is None and not c.limits:
             raise InputError("how much to remove: --ratio, --l1 or a limit", "none of them")
         if o.l1 is not None and o.optimiser == "random":

@@ -26,10 +26,10 @@ from archwright.report.front import cost_label, front_chart, has_all
 from archwright.report.insights import insights
 from archwright.report.style import page
 from archwright.runs.files import Json, reading, write_atomic
-from archwright.runs.run import Run
+from archwright.runs.run import Run, resume_command
 from archwright.search.answer import Answer, Beside, Candidate
 from archwright.search.beside import CHANCE
-from archwright.search.configuration import Configuration
+from archwright.search.flags import command_of, only_in_memory
 from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Space
 from archwright.spaces.registry import spaces
@@ -174,7 +174,7 @@ def _under_way(run: Run) -> str:
     state = run.status()
     text = f"<p>This run is {state}: {len(done)} of {total or 'its'} stages are done.</p>"
     if state == "stopped":
-        text += f"<pre><code>archwright runs resume {escape(shlex.quote(str(run.folder.resolve())))}</code></pre>"
+        text += f"<pre><code>{escape(resume_command(run.folder.resolve()))}</code></pre>"
     return section("Not finished", text)
 
 
@@ -415,7 +415,7 @@ def _asked(run: Run) -> str:
         "Machine": header.get("machine", {}),
         "Data": {"fingerprint": header.get("fingerprint") or "none"},
     }
-    body = f"<pre><code>{escape(command_of(run.configuration))}</code></pre>"
+    body = _command(run)
     for name, values in tables.items():
         rows = "".join(
             f'<tr><th scope="row">{escape(str(key))}</th><td><code>{escape(str(value))}</code></td></tr>'
@@ -426,29 +426,13 @@ def _asked(run: Run) -> str:
     return section("Asked", f'<p class="soft">{escape(where)}</p>{body}')
 
 
-def command_of(configuration: Mapping[str, Json]) -> str:
-    """The command that asks for the same search again."""
-    words = ["archwright", "search", str(configuration["method"])]
-    for name, info in Configuration.model_fields.items():
-        value = configuration.get(name)
-        if name in ("method", "limits", "options") or value is None:
-            continue
-        if name == "space" or value != info.get_default(call_default_factory=True):
-            words += _flag(name, value)
-    for name, value in configuration.get("limits", {}).items():
-        for one in value if isinstance(value, list) else [value]:
-            words += _flag(name, one)
-    for name, value in configuration.get("options", {}).items():
-        if value is not None:
-            words += _flag(name, value)
-    return shlex.join(words)
-
-
-def _flag(name: str, value: Json) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", f"{value}"]
+def _command(run: Run) -> str:
+    """What asks for the same again, where a command can."""
+    named = only_in_memory(run.configuration)
+    if named:
+        own = escape(", ".join(named))
+        return f"<p>Asked by a program, with objects of its own ({own}): no command asks for the same.</p>"
+    return f"<pre><code>{escape(command_of(run.configuration))}</code></pre>"
 
 
 def duration(seconds: float) -> str:

@@ -22,6 +22,7 @@ import itertools
 import os
 import platform
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -110,9 +111,7 @@ class Run:
         """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written or named."""
         check_utf8(str(folder.absolute()), "the path of a run")
         if (folder / "run.json").exists():
-            raise InputError(
-                "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
-            )
+            raise InputError("a folder without a run", str(folder), f"Continue it with: {resume_command(folder)}")
         leftover = re.compile(r"\.(run\.json|data\.npz)\.\d+\.tmp|data\.npz")  # of a kill before the header was there
         if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
             raise InputError("a new or empty folder for the run", str(folder))
@@ -413,6 +412,11 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+def resume_command(folder: Path) -> str:
+    """What continues the run in ``folder``, for a shell."""
+    return f"archwright runs resume {shlex.quote(str(folder))}"
 
 
 def runs_root() -> Path:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Self, TypeVar
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -28,12 +29,18 @@ from archwright.bounds import (
     MOST_WORKERS,
 )
 from archwright.errors import InputError, unknown_name
-from archwright.references import DataRef, ObjectRef, Reference, SpaceRef, absolute_path
+from archwright.references import DataRef, ObjectRef, Reference, SpaceRef, absolute_path, refer
+from archwright.search.texts import read_mapping, read_several, read_word
 
 M = TypeVar("M", bound=BaseModel)
 
 ASK_AND_TELL = "ask-and-tell"
 """In place of a function's name: the caller evaluates (see :mod:`archwright.search.study`)."""
+
+
+def _named(thing: Any) -> Any:
+    """A function by a text that finds it again."""
+    return refer(thing) if callable(thing) else thing
 
 
 def _absolute_object(text: str) -> str:
@@ -48,8 +55,18 @@ SpaceText = Annotated[str, AfterValidator(lambda text: str(SpaceRef.parse(text).
 """A space (:class:`~archwright.references.SpaceRef`)."""
 DataText = Annotated[str, AfterValidator(lambda text: str(DataRef.parse(text).absolute()))]
 """Images or a table (:class:`~archwright.references.DataRef`)."""
-Own = Annotated[str, AfterValidator(_absolute_object)]
-"""Something known by its name, or an object of the user's (:class:`~archwright.references.ObjectRef`)."""
+Own = Annotated[str, BeforeValidator(_named), AfterValidator(_absolute_object)]
+"""Something known by its name, or a function of the user's (:class:`~archwright.references.ObjectRef`)."""
+
+
+OF_TRAINING = ("recipe", "epochs", "batch_size", "lr", "training", "onnx")
+"""Settings of how networks are trained and kept."""
+OF_WORK = frozenset({"executor", "workers", "address"})
+"""Settings of where work items run."""
+OF_EVALUATIONS = frozenset({"evaluate", "failures"})
+"""Settings of evaluations of single architectures."""
+OF_TABLES = frozenset({"benchmark", "dataset"})
+"""Settings of looking accuracies up."""
 
 
 class Configuration(BaseModel):
@@ -117,28 +134,22 @@ class Configuration(BaseModel):
     @field_validator("split", mode="before")
     @classmethod
     def _split_of_text(cls, value: Any) -> Any:
-        return value.split(",") if isinstance(value, str) else value
+        return read_several(value) if isinstance(value, str) else value
 
     @field_validator("training", mode="before")
     @classmethod
     def _training_of_text(cls, value: Any) -> Any:
-        if not isinstance(value, str):
+        if isinstance(value, str):
+            return read_mapping(value)
+        if not isinstance(value, dict):
             return value
-        pairs = [item.partition("=") for item in value.split(",")]
-        if not all(equals for _, equals, _ in pairs):
-            raise ValueError("write it as optimizer=adamw,label_smoothing=0.1")
-        return {name.strip(): text.strip() for name, _, text in pairs}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _dataset_of_table(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("benchmark") and not values.get("dataset"):
-            return {**values, "dataset": "cifar10"}
-        return values
+        return {name: read_word(one) if isinstance(one, str) else one for name, one in value.items()}
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         """A setting that would do nothing is a mistake, not a silence."""
+        if self.benchmark is not None and not self.dataset:
+            object.__setattr__(self, "dataset", "cifar10")  # chosen here, and so not among the fields that were given
         idle = {
             "workers is for the executors processes and ray": self.executor == "here" and self.workers != 1,
             "address is for the executor ray": self.executor != "ray" and bool(self.address),
@@ -153,6 +164,25 @@ class Configuration(BaseModel):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def trains_answer(self) -> bool:
+        """Whether the answer is trained on the data: always without a table, with one only on request."""
+        return self.data is not None and (self.benchmark is None or self.final_epochs is not None)
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Settings that do nothing beside the others, whatever the method, and where that is, to end a sentence."""
+        found: dict[str, str] = {}
+        if not self.trains_answer:
+            found |= dict.fromkeys(OF_TRAINING, "where nothing is trained")
+        if self.data is None:
+            found |= dict.fromkeys(("channels", "cells"), "without --data")
+        if self.data is None and self.benchmark is not None:
+            found["scale"] = "beside --benchmark without --data"
+        if self.evaluate == ASK_AND_TELL:
+            found |= dict.fromkeys((*OF_TRAINING, "final_epochs", "minutes", "failures"), "where the caller evaluates")
+        return found
 
     @property
     def limit_sets(self) -> list[dict[str, float]]:
@@ -170,6 +200,8 @@ class Configuration(BaseModel):
         return self.limit_sets[0]
 
 
+SETTINGS = frozenset(Configuration.model_fields) - {"method", "limits", "options"}
+"""Fields of a configuration that are one flag each on the command line."""
 _REFERENCES: dict[str, Callable[[str], Reference | None]] = {
     "space": SpaceRef.parse,
     "data": DataRef.parse,
@@ -198,19 +230,22 @@ def validated(model: type[M], values: dict[str, Any], what: str, beside: type[Ba
         model: what to validate.
         values: given by the user.
         what: how to call it in the message.
-        beside: a model for ``values["options"]`` whose problems belong in the same message.
+        beside: a model for ``values["options"]`` whose problems belong in the same message; what it was given is then
+            in the result as it reads it, with whole paths.
     """
-    problems = _problems(model, values, what)
-    if beside is not None:
-        problems += _problems(beside, values.get("options", {}), what)
-    if problems:
-        raise InputError(f"valid {what}", "; ".join(problems))
-    return model(**values)
+    made, problems = _tried(model, values, what)
+    options, more = (None, []) if beside is None else _tried(beside, values.get("options", {}), what)
+    if made is None or more:
+        raise InputError(f"valid {what}", "; ".join(problems + more))
+    if options is None:
+        return made
+    return made.model_copy(update={"options": options.model_dump(mode="json", exclude_unset=True)})
 
 
-def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list[str]:
+def _tried(model: type[M], values: dict[str, Any], what: str) -> tuple[M | None, list[str]]:
+    """``model(**values)``, or None and what is wrong with the values."""
     try:
-        model(**values)
+        return model(**values), []
     except ValidationError as error:
         found = []
         for one in error.errors():
@@ -221,5 +256,4 @@ def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list
                 found.append(one["msg"].removeprefix("Value error, "))
             else:
                 found.append(f"{name}: {one['msg']} (got {one.get('input')!r})")
-        return found
-    return []
+        return None, found

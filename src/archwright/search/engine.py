@@ -9,23 +9,24 @@ from typing import Any
 
 from torch import Tensor
 
-from archwright.data import from_object
+from archwright.data import ImageData, from_object
 from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
-from archwright.references import DataRef, refer
+from archwright.references import refer
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import KeptProgress, Progress, logged
-from archwright.runs.run import Run, new_folder, runs_root
+from archwright.runs.run import Run, new_folder, resume_command, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
+from archwright.search.asked import asked_for, check_idle, completed, names_given, space_text
 from archwright.search.configuration import ASK_AND_TELL, Configuration, imports, references, validated
 from archwright.search.context import Context
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, Stage
 from archwright.search.plan import planned
 from archwright.search.registry import methods
+from archwright.search.task import Task
 from archwright.spaces.base import Space
-from archwright.spaces.registry import name_space
 from archwright.tables.base import load_benchmark
 
 Callback = Callable[[dict[str, Json]], None]
@@ -65,31 +66,21 @@ def search(
         >>> found.best.predict(["three.png"])  # doctest: +SKIP
         >>> search("evolution", space=ChoiceSpace({"x": range(9)}), evaluate=lambda a: -(a["x"] ** 2))  # doctest: +SKIP
     """
-    own = {name: settings.pop(name) for name in list(settings) if name not in Configuration.model_fields}
-    values = {"method": method, **settings, "options": {**(options or {}), **own}}
     chosen: type[Method] = methods.get(method)
-    if space is not None:
-        values["space"] = _text_of("space", space)
-    values |= {"evaluate": _text_of("evaluate", evaluate), "augment": _text_of("augment", augment)}
-    in_memory = data is not None and not isinstance(data, str)
-    values["data"] = (
-        str(DataRef("object", f"{getattr(data, 'name', type(data).__name__)}")) if in_memory else data or None
-    )
-    if not values["data"] and not values.get("benchmark") and evaluate is None:
-        values["data"] = "digits"
-    values = chosen.completed(values)
-    configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
-    kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
-    configuration = c = configuration.model_copy(update={"options": kept})
+    own = None if augment == "default" else augment
+    given = {**settings, "space": space, "data": data, "evaluate": evaluate, "augment": own, "options": options or {}}
+    asked = asked_for(method, given)
     Run.check_free(Path(run) if run is not None else runs_root() / "new")
-    given = from_object(data, seed=c.seed, image_size=c.image_size, split=c.split) if in_memory else None
+    images = None if data is None or isinstance(data, str) else _in_memory(data, asked)
+    configuration = completed(chosen, Task(asked, given=images))
+    check_idle(chosen, configuration, names_given(asked))  # beside what the method chose
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     nowhere, device = Run(Path(run or runs_root() / "new"), {}), compute_device(configuration)
-    context = Context(configuration, nowhere, device, Stop(), logged(progress), given)
+    context = Context(configuration, nowhere, device, Stop(), logged(progress), images)
     prepared = chosen(context)
     _ = context.executor
     prepared.check()
-    if given is None:
+    if images is None:
         context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
     if configuration.minutes is not None:
         prepared = _within_minutes(prepared, configuration.minutes)
@@ -97,30 +88,24 @@ def search(
     else:
         _say_plan(prepared)
     folder = Path(run) if run is not None else new_folder(method, context.task.space.name)
-    keep_given = None if given is None else partial(keep, given)
-    context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_given)
+    keep_images = None if images is None else partial(keep, images)
+    context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_images)
     context.run.listeners, context.task.home = list(callbacks), folder
     return _finish(prepared)
 
 
-def _text_of(what: str, thing: Any) -> Any:
-    """What a configuration keeps of a user's object: a text that finds it again."""
-    if thing is None or isinstance(thing, str):
-        return thing
-    if what == "space" and isinstance(thing, Space):
-        return name_space(thing)
-    if what != "space" and callable(thing):
-        return refer(thing)
-    raise InputError(f"a text or {'a space' if what == 'space' else 'a function'} as {what}", type(thing).__name__)
+def _in_memory(data: Any, asked: Configuration) -> ImageData:
+    return from_object(data, seed=asked.seed, image_size=asked.image_size, split=asked.split)
 
 
 def _within_minutes(method: Method, minutes: float) -> Method:
     """The same search cut to the time there is; what was cut is said."""
-    before = method.context
     configuration, expected = planned(method, minutes)
-    context = Context(configuration, before.run, before.device, before.stop, before.progress, before.given)
-    changed = type(method)(context)
-    changed.check()
+    changed = method
+    if configuration != method.context.configuration:
+        changed = type(method)(method.context.changed(configuration))
+        changed.check()
+    context = changed.context
     if configuration.data is not None:
         context.progress.say(context.task.data.describe())
     evaluations = configuration.options.get("evaluations")
@@ -169,11 +154,12 @@ def resume(
         _forget_latencies(reopened(run, stop, progress))
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
-    reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
-    if run.status() == "finished":
-        return Answer.read(run.folder)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
+    if failures is not None and "failures" not in prepared.uses:
+        raise InputError("a run of a method that evaluates architectures (--failures)", f"one of {prepared.name!r}")
+    if run.status() == "finished":  # looked at after the configuration: a damaged run is not passed on
+        return Answer.read(run.folder)
     _say_imports(prepared.context)
     prepared.check()
     return _finish(prepared, resumed=True)
@@ -198,12 +184,13 @@ def _say_imports(context: Context) -> None:
 def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
     """The texts of objects that a user gives again because they lived in another program."""
     named = references(run.configuration)
-    for name, thing in objects.items():
+    given = {name: thing for name, thing in objects.items() if thing is not None}
+    texts = {name: space_text(thing) if name == "space" else refer(thing) for name, thing in given.items()}
+    for name, text in texts.items():
         known = run.configuration.get(name) or ""
-        replaceable = name in named and named[name].is_local
-        if thing is not None and not replaceable and _text_of(name, thing) != known:
+        if text != known and not (name in named and named[name].is_local):
             raise InputError(f"no {name} beside a run that names its own", f"another one than {known or 'none'}")
-    return {name: _text_of(name, thing) for name, thing in objects.items() if thing is not None}
+    return texts
 
 
 def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
@@ -297,9 +284,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
                 run.finish_stage(stage.name, stage.work().model_dump(mode="json"))
         except Interrupted as error:
             run.event("interrupted", why=str(error))
-            raise Interrupted(
-                f"{error}; everything is saved. Continue with: archwright runs resume {run.folder}"
-            ) from error
+            raise Interrupted(f"{error}; everything is saved. Continue with: {resume_command(run.folder)}") from error
         seconds = round(run.seconds_spent(), 3)
         c = context.configuration
         found = method.result("answer", Found)

@@ -36,7 +36,7 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.search.answer import Answer, Beside, Candidate, Found, Spread
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
-from archwright.search.configuration import AbsolutePath, Configuration
+from archwright.search.configuration import OF_TABLES, AbsolutePath, Configuration
 from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Options, Stage
@@ -202,6 +202,8 @@ class LimitedSearch(Method):
 
     Options: ClassVar[type[Options]] = LimitedOptions
     options: LimitedOptions
+    uses = Method.uses - OF_TABLES
+    measures_latency = True
     timed_items: ClassVar[tuple[str, ...]] = TIMED_ITEMS
 
     @abstractmethod
@@ -244,12 +246,9 @@ class LimitedSearch(Method):
 
     def check(self) -> None:
         """Refuse images, options, limits, tables and plans that cannot be used, before anything is measured."""
-        c = self.context.configuration
-        if c.benchmark is not None:
-            raise InputError(f"a search on images (--data) with the method {self.name!r}", f"--benchmark {c.benchmark}")
         self.check_own()
         self.check_options()
-        if (self.timing.backend == "onnxruntime" or c.onnx) and not has_onnx():
+        if (self.timing.backend == "onnxruntime" or self.context.configuration.onnx) and not has_onnx():
             raise missing_extra("onnxruntime", "onnx", "ONNX files and their latencies")
         self.strategy.check()
         if self.options.plan_from is not None:

@@ -11,13 +11,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 
 from archwright.bounds import most_of
 from archwright.costs.measure import Timing
-from archwright.errors import InputError, RunError, missing_extra, unknown_name
+from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
-from archwright.search.configuration import validated
+from archwright.search.configuration import OF_EVALUATIONS, OF_WORK, SETTINGS, Configuration, validated
 from archwright.search.context import Context
 from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import train_answer
+from archwright.search.task import Task
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.topology import topology_json
@@ -88,6 +89,9 @@ class Method(ABC):
       called again after a kill it goes on and ends with the same result.
     - The test part of the data is looked at by :mod:`archwright.search.final` only.
 
+    What a method declares, so that the command line offers what it goes by and anything else is refused before anything
+    is loaded: :attr:`uses`, :attr:`resources`, ``Options``, and :meth:`idle` for what depends on the other settings.
+
     All of it is checked for every registered method by :func:`archwright.testing.check_method`.
 
     Example: a search that takes the first architecture it draws (:class:`SearchMethod` trains, tests and answers).
@@ -107,26 +111,40 @@ class Method(ABC):
     Options: ClassVar[type[Options]]
     default_space: ClassVar[str] = "nasbench201"
     """The space of a search that names none."""
+    uses: ClassVar[frozenset[str]] = SETTINGS - OF_WORK - OF_EVALUATIONS
+    """The settings (fields of a configuration) that it goes by. One that sends work items to ``context.executor`` adds
+    ``OF_WORK``; one that asks an :class:`~archwright.search.evaluator.Evaluator` for accuracies of architectures, so
+    that a user's own function can give them, adds ``OF_EVALUATIONS``."""
     resources: ClassVar[tuple[str, ...]] = ("params", "macs", "latency_ms", "memory_bytes")
-    """What can be limited."""
-    evaluates: ClassVar[bool] = False
-    """Whether it asks for accuracies of architectures, so that a user's own function can give them."""
+    """What can be limited; empty where it keeps no limits."""
     measures_latency: ClassVar[bool] = False
     """Whether it times networks on this machine itself, so that a latency limit needs no table."""
     timed_items: ClassVar[tuple[str, ...]] = ()
     """Logs of latencies, which are forgotten when these are to be measured anew."""
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a search with what the method chooses where the user said nothing."""
-        return {"space": cls.default_space, **values}
+    def completed(cls, task: Task) -> dict[str, Any]:
+        """Settings of a new search where the user says nothing, by name; those that were given stay as they are.
+
+        Args:
+            task: of what was asked for; ``task.configuration.model_fields_set`` are the settings that were given. It
+                loads what is named when first asked for, and what it has loaded is not loaded again.
+        """
+        return {"space": cls.default_space}
+
+    @classmethod
+    def idle(cls, asked: Configuration) -> dict[str, str]:
+        """Settings and options that do nothing beside the others that were asked for.
+
+        Returns:
+            where that is, as the end of a sentence ("where nothing is trained"), by the name of a setting or option; a
+            field of the recipe is called ``training.NAME``. What is in it and was given is refused.
+        """
+        return asked.idle
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.options = validated(self.Options, context.configuration.options, f"options of the method {self.name!r}")
-        for limit in context.configuration.limits:
-            if limit not in self.resources:
-                raise unknown_name(f"limit of the method {self.name}", limit, self.resources)
 
     def check(self) -> None:
         """Refuse what cannot work; everything named in the configuration is loaded and validated here."""
@@ -144,14 +162,8 @@ class Method(ABC):
         task.check_limits(context.rng("limits"), ("latency_ms",) if self.measures_latency else ())
 
     def check_own(self) -> None:
-        """Refuse objects of the user that this method has no use for, or that cannot be used."""
-        c = self.context.configuration
-        if c.evaluate is not None and not self.evaluates:
-            raise InputError(
-                "a method that evaluates architectures beside your own function (random, evolution, hnas)",
-                repr(self.name),
-            )
-        self.context.task.check_own(sends_away=c.executor != "here")
+        """Refuse objects of the user that cannot be used."""
+        self.context.task.check_own(sends_away=self.context.configuration.executor != "here")
 
     @property
     def timing(self) -> Timing | None:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from archwright.costs.limits import walk_within
 from archwright.errors import ArchwrightError, InfeasibleError
+from archwright.search.configuration import OF_EVALUATIONS, OF_WORK
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator, accuracy_on
 from archwright.search.method import Options, SearchMethod, Stage
@@ -38,7 +39,7 @@ class ProposalSearch(SearchMethod):
     Options: ClassVar[type[Options]] = ProposalOptions
     options: ProposalOptions
 
-    evaluates: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = SearchMethod.uses | OF_WORK | OF_EVALUATIONS
 
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:

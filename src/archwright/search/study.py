@@ -21,14 +21,14 @@ from archwright.runs.files import JsonLines
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
-from archwright.search.configuration import ASK_AND_TELL, Configuration, validated
+from archwright.search.asked import asked_for
+from archwright.search.configuration import ASK_AND_TELL
 from archwright.search.context import Context
 from archwright.search.engine import compute_device
 from archwright.search.evaluator import Evaluated
 from archwright.search.proposals import ProposalSearch
 from archwright.search.registry import methods
 from archwright.spaces.base import Architecture, Space
-from archwright.spaces.registry import name_space
 
 
 class Study:
@@ -55,10 +55,8 @@ class Study:
         chosen = methods.get(method)
         if not issubclass(chosen, ProposalSearch):
             raise InputError("a method that proposes architectures (random, evolution, hnas)", repr(method))
-        settings = {name: options.pop(name) for name in list(options) if name in Configuration.model_fields}
-        text = chosen.default_space if space is None else space if isinstance(space, str) else name_space(space)
-        values = {**settings, "method": method, "space": text, "evaluate": ASK_AND_TELL, "options": options}
-        configuration = validated(Configuration, values, "settings of a study", beside=chosen.Options)
+        settings = {**options, "space": space or chosen.default_space, "evaluate": ASK_AND_TELL}
+        configuration = asked_for(method, settings, "settings of a study")
         device = compute_device(configuration)
         context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, Stop(), Progress())
         self.method: ProposalSearch = chosen(context)

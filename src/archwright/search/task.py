@@ -139,9 +139,8 @@ class Task:
 
     @property
     def trains_answer(self) -> bool:
-        """Whether the answer is trained on the data: always without a table, with one only on request."""
-        c = self.configuration
-        return c.data is not None and (c.benchmark is None or c.final_epochs is not None)
+        """Whether the answer is trained on the data."""
+        return self.configuration.trains_answer
 
     def check_own(self, sends_away: bool) -> None:
         """Refuse objects of a user that cannot be used, or not where the work items run.

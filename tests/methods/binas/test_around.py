@@ -44,6 +44,7 @@ from archwright.search.budget import Pace
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.engine import reopened
+from archwright.search.task import Task
 from archwright.search.trained import TrainedNetwork, Trainer, networks_of
 from helpers.binas_plans import planned_run, space_of
 from helpers.tiny_start import TINY, SizedWatch, tiny_start, write_grey_photos
@@ -378,7 +379,11 @@ def test_photo_folders_start_from_weights_where_they_are_installed(
             image.save(tmp_path / f"{size}" / f"class{number % 2}" / f"{number}.png")
     monkeypatch.setattr(binas, "installed", lambda _: True)
     photos: dict[str, Any] = {"method": "binas", "data": f"folder:{tmp_path / '40'}", "options": {}}
-    assert start_of(photos) == {"pretrained": "efficientnet-lite0"}
+
+    def start(settings: dict[str, Any]) -> dict[str, Any]:
+        return start_of(Task(Configuration(**settings)))
+
+    assert start(photos) == {"pretrained": "efficientnet-lite0"}
     for other in (
         {**photos, "data": f"folder:{tmp_path / '20'}"},
         {**photos, "data": "digits"},
@@ -386,9 +391,9 @@ def test_photo_folders_start_from_weights_where_they_are_installed(
         {**photos, "options": {"plan": "fast"}},
         {**photos, "space": "compact"},
     ):
-        assert start_of(other) == {}
+        assert start(other) == {}
     monkeypatch.setattr(binas, "installed", lambda _: False)
-    assert start_of(photos) == {}
+    assert start(photos) == {}
 
 
 def test_without_the_extra_a_photo_folder_is_told_what_it_would_bring(

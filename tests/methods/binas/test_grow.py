@@ -402,7 +402,7 @@ def test_the_quickest_is_taken_with_a_warning_where_nothing_keeps_a_limit_as_tim
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": 1000}, "--rows of the plan 'paper'"),
+        ({"rows": 1000}, "--rows with --plan fast"),
         ({"epochs": 3}, "--minutes"),
         ({"space": "mbconv"}, "the space compact"),
         ({"plan_from": "nowhere"}, "a run folder"),

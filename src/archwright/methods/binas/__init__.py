@@ -22,12 +22,12 @@ from archwright.data.detail import sufficient_size
 from archwright.errors import InputError
 from archwright.methods.binas.around import Around
 from archwright.methods.binas.grow import Grow
-from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions
+from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions, of_other_plans
 from archwright.methods.binas.supernet import Supernet
 from archwright.pretrained import DEFAULT, installed, load_start
 from archwright.references import DataRef
 from archwright.search.answer import Found
-from archwright.search.configuration import Configuration, validated
+from archwright.search.configuration import Configuration
 from archwright.search.limited import LimitedSearch, Strategy
 from archwright.search.method import Options
 from archwright.search.task import Task
@@ -39,14 +39,13 @@ PHOTOGRAPH = 32
 """From how many pixels on the images of a folder are photographs: pretrained weights are the default for these."""
 
 
-def start_of(values: dict[str, Any]) -> dict[str, Any]:
+def start_of(task: Task) -> dict[str, Any]:
     """The option ``pretrained`` of a search that says nothing of it: photo folders get the default where it is here."""
-    options, spec = values["options"], values.get("data") or ""
-    asked = {"pretrained", *OTHER_START} & set(options) or values.get("space") or values.get("epochs")
-    if asked or values.get("benchmark") or DataRef.parse(spec).kind != "folder" or not installed(DEFAULT):
+    c = task.configuration
+    asked = {"pretrained", *OTHER_START} & set(c.options) or {"space", "epochs"} & c.model_fields_set
+    if asked or DataRef.parse(c.data or "").kind != "folder" or not installed(DEFAULT):
         return {}
-    configuration = validated(Configuration, values, "settings of a search", beside=BinasOptions)
-    return {"pretrained": DEFAULT} if Task(configuration).data.image_size >= PHOTOGRAPH else {}
+    return {"pretrained": DEFAULT} if task.data.image_size >= PHOTOGRAPH else {}
 
 
 class Binas(LimitedSearch):
@@ -54,28 +53,30 @@ class Binas(LimitedSearch):
 
     name = "binas"
     default_space = "compact"
+    uses = LimitedSearch.uses - {"channels", "cells"}
     timed_items = (*TIMED_ITEMS, "verify")
     Options: ClassVar[type[Options]] = BinasOptions
     options: BinasOptions
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
+    def completed(cls, task: Task) -> dict[str, Any]:
         """The start, the space of the plan; for the fast plan one thread, and images no larger than what they show.
 
         Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
         """
-        options = {**start_of(values), **values["options"]}
-        values = {**values, "options": options}
+        c = task.configuration
+        options = {**start_of(task), **c.options}
         if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
-            return {"space": "mbconv", **values}
-        values = {"space": cls.default_space, **values}
-        values["threads"] = 1 if values.get("threads") is None else values["threads"]
-        spec = values.get("data")
-        on_disk = spec and not DataRef.parse(spec).is_local and not values.get("benchmark")
-        if on_disk and values.get("image_size") is None:
-            configuration = validated(Configuration, values, "settings of a search", beside=cls.Options)
-            values["image_size"] = sufficient_size(Task(configuration).data)
-        return values
+            return {"space": "mbconv", "options": options}
+        chosen: dict[str, Any] = {"space": cls.default_space, "threads": 1}
+        if c.data is not None and c.image_size is None and not DataRef.parse(c.data).is_local:
+            chosen["image_size"] = sufficient_size(task.data)
+        return chosen
+
+    @classmethod
+    def idle(cls, asked: Configuration) -> dict[str, str]:
+        """Also what belongs to other plans than the one asked for."""
+        return {**super().idle(asked), **of_other_plans(asked)}
 
     def make_strategy(self) -> Strategy:
         """From pretrained weights where a start is named, else by the plan."""
@@ -95,11 +96,8 @@ class Binas(LimitedSearch):
             raise InputError(f"the space {wanted} with {asked}", repr(self.context.configuration.space))
 
     def check_options(self) -> None:
-        """Refuse options of another plan, and what small networks are not trained with."""
+        """Refuse what small networks are not trained with."""
         c, task = self.context.configuration, self.context.task
-        if c.channels is not None or c.cells is not None:
-            raise InputError("no --channels and --cells with the method 'binas'", "one of them", "Use --scale.")
-        self.options.check_plan(c)
         if task.recipe.drop_path or task.recipe.auxiliary_weight:
             raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
         if self.options.tune_autoaugment and isinstance(task.augmentation(), OwnAugmentation):

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from archwright.errors import InputError
 from archwright.references import absolute_path
 from archwright.search.configuration import AbsolutePath, Configuration
 from archwright.search.limited import LimitedOptions
@@ -23,7 +22,13 @@ OTHER_START = ("plan", "latency_table", *PAPER_ONLY)
 NO_START = "none"
 """The text that asks for no pretrained weights."""
 EPOCHS = ("epochs", "final_epochs")
-"""Settings of a search that the fast plan, which counts steps, has no use for."""
+"""Settings of a search that plans which count steps have no use for."""
+OF_SCRATCH = ("recipe", "training", "scale")
+"""Settings of a search that one from pretrained weights, which have their own network and training, has no use for."""
+SMOOTHING = "training.label_smoothing"
+"""A field of the recipe that every plan sets itself."""
+FIXED = (SMOOTHING, "training.schedule", "training.warmup_epochs")
+"""Fields of the recipe that the fast plan sets itself."""
 
 
 def _absolute_file(text: str) -> str:
@@ -71,20 +76,16 @@ class BinasOptions(LimitedOptions):
         """The pretrained weights to start from, if any."""
         return None if self.pretrained == NO_START else self.pretrained
 
-    def check_plan(self, configuration: Configuration) -> None:
-        """Refuse options of another plan: they would do nothing."""
-        if self.start is not None:
-            given = [name for name in OTHER_START if name in self.model_fields_set]
-            given += [name for name in EPOCHS if getattr(configuration, name) is not None]
-            if given:
-                flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-                raise InputError(f"no {flags} beside --pretrained {self.start}", "both", "Add --pretrained none.")
-            return
-        other, names = ("paper", PAPER_ONLY) if self.plan == "fast" else ("fast", FAST_ONLY)
-        given = [name for name in names if name in self.model_fields_set]
-        if self.plan == "fast":
-            given += [name for name in EPOCHS if getattr(configuration, name) is not None]
-        if given:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            instead = "Say how long it may take with --minutes." if self.plan == "fast" else "Use --epochs."
-            raise InputError(f"options of the plan {self.plan!r}", f"{flags} of the plan {other!r}", instead)
+
+def of_other_plans(asked: Configuration) -> dict[str, str]:
+    """Settings and options that do nothing in the plan that is asked for, and where that is."""
+    start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
+    if start not in (None, NO_START):
+        return dict.fromkeys((*OTHER_START, *EPOCHS, *OF_SCRATCH), f"beside --pretrained {start}")
+    if plan == "fast":
+        counted = "with --plan fast, which counts steps: say how long it may take with --minutes"
+        return {
+            **dict.fromkeys((*PAPER_ONLY, *FIXED), "with --plan fast"),
+            **dict.fromkeys(EPOCHS, counted),
+        }
+    return dict.fromkeys((*FAST_ONLY, SMOOTHING), "with --plan paper")
