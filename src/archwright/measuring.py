@@ -23,6 +23,7 @@ from archwright.execution.base import make_executor
 from archwright.proxies.engine import ScoreRequest, score_architectures, score_networks
 from archwright.proxies.score import Scores
 from archwright.references import DataRef, resolve
+from archwright.runs import disk
 from archwright.runs.files import check_writable
 from archwright.runs.progress import Progress, logged
 from archwright.runs.run import ItemLog, runs_root
@@ -187,7 +188,7 @@ def latency(
             progress=lambda done, total: bar.note(f"{done} of {total}"),
         )
     table.save(path)
-    log.unlink(missing_ok=True)
+    disk.remove(log)
     return Latencies(table, path, chosen)
 
 

@@ -20,7 +20,7 @@ from archwright.runs.files import JsonLines, load_tree, read_json, read_metadata
 # --- atomic files and JSON -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("broken", ["os.fsync", "pathlib.Path.replace"])
+@pytest.mark.parametrize("broken", ["os.fsync", "archwright.runs.disk.rename"])
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:

@@ -7,7 +7,6 @@ Plain arrays in an ``.npz`` archive, read without pickle: ``x_PART`` (n,C,H,W) u
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from archwright.data.image_data import ImageData, Split
 from archwright.data.preprocessing import Preprocessing
 from archwright.data.raw import MemoryPixels
 from archwright.errors import InputError
+from archwright.runs.files import atomic_file
 
 PARTS = ("train", "validation", "test")
 
@@ -40,16 +40,8 @@ def keep(data: ImageData, path: Path) -> None:
         arrays[f"x_{name}"], arrays[f"y_{name}"] = part.pixels(np.arange(len(part))).numpy(), part.labels
     about = {"spec": data.spec, "name": data.name, "fingerprint": data.fingerprint, "skipped": list(data.skipped)}
     arrays["about"] = np.array(json.dumps(about))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        np.savez(file, **arrays)
 
 
 def load_kept(path: Path) -> ImageData:

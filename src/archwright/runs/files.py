@@ -7,6 +7,7 @@ knows nothing of runs, stages or networks.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
@@ -23,6 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import InputError, RunError
+from archwright.runs import disk
 from archwright.strict import parse_json
 
 Json: TypeAlias = Any
@@ -34,27 +36,38 @@ _MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__
 
 def write_atomic(path: Path, data: bytes) -> None:
     """Write ``data`` aside and rename it into place, so that ``path`` is never half-written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic_file(path: Path, lasting: bool = True) -> Iterator[disk.Writer]:
+    """A file to write, which gets the name ``path`` when it is whole; after an error ``path`` is as it was.
+
+    Args:
+        path: of the file.
+        lasting: wait for the disk, so that it survives a power cut; not needed for what is of use for the moment.
+    """
+    disk.make_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        with disk.Writer(disk.create(aside)) as file:
+            yield file
+            if lasting:
+                disk.sync(file.fileno())
+        disk.rename(aside, path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        disk.remove(aside)
         raise
-    sync_folder(path.parent)
+    if lasting:
+        disk.sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside ``folder`` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
+    """Draw a matplotlib figure and write it, atomically, in the format that the name of ``path`` ends with."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi)
+    write_atomic(path, drawn.getvalue())
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -146,34 +159,23 @@ class JsonLines:
 
     def append(self, record: dict[str, Json]) -> None:
         """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         kept = {**record, "checksum": _checksum(record)} if self.sealed else record
         line = (strict_json(kept) + "\n").encode()
-        with self.path.open("ab", buffering=0) as file:  # a buffer would try to write the rest again on closing
-            start = self._whole_bytes()
-            if file.tell() != start:
-                file.truncate(start)
+        new = not self.path.exists()
+        if new:
+            disk.make_folder(self.path.parent)
+        with disk.Writer(disk.append(self.path)) as file:
+            size, start = os.fstat(file.fileno()).st_size, _whole_bytes(file.fileno())
+            if size != start:
+                disk.cut(file.fileno(), start)
             try:
-                while line:
-                    line = line[file.write(line) :]
-                os.fsync(file.fileno())
+                file.write(line)
+                disk.sync(file.fileno())
             except OSError:
-                os.truncate(self.path, start)
+                disk.cut(file.fileno(), start)
                 raise
-
-    def _whole_bytes(self) -> int:
-        """Length of the file up to the end of its last whole line."""
-        size = self.path.stat().st_size
-        with self.path.open("rb") as file:
-            end = size
-            while end > 0:
-                begin = max(0, end - 4096)
-                file.seek(begin)
-                newline = file.read(end - begin).rfind(b"\n")
-                if newline >= 0:
-                    return begin + newline + 1
-                end = begin
-        return 0
+        if new:
+            disk.sync_folder(self.path.parent)
 
     def __iter__(self) -> Iterator[dict[str, Json]]:
         if not self.path.exists():
@@ -194,6 +196,18 @@ class JsonLines:
         if self.sealed and record.pop("checksum", None) != _checksum(record):
             raise RunError(f"expected line {number} of {self.path} as it was written, got a damaged or altered one.")
         return record
+
+
+def _whole_bytes(descriptor: int) -> int:
+    """Length of a file up to the end of its last whole line."""
+    end = os.fstat(descriptor).st_size
+    while end > 0:
+        begin = max(0, end - 4096)
+        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
 
 
 def save_tree(path: Path, tree: Tree) -> None:

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from archwright.log import logger
-from archwright.runs.files import strict_json
+from archwright.runs import disk
+from archwright.runs.files import atomic_file, strict_json
 from archwright.terminal import visible
 
 if TYPE_CHECKING:
@@ -199,9 +198,10 @@ class KeptProgress(Progress):
         path = self._run.folder / FILE
         with suppress(OSError):
             if self._bars:
-                _replace(path, strict_json({"bars": [bar.state for bar in self._bars]}))
+                with atomic_file(path, lasting=False) as file:
+                    file.write(strict_json({"bars": [bar.state for bar in self._bars]}).encode())
             else:
-                path.unlink(missing_ok=True)
+                disk.remove(path)
 
 
 class _KeptBar(Bar):
@@ -218,9 +218,3 @@ class _KeptBar(Bar):
         self._shown.note(text)
         self.state["note"] = text
         self._progress.moved()
-
-
-def _replace(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    aside.write_text(text)
-    aside.replace(path)

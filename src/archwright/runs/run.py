@@ -22,7 +22,6 @@ import itertools
 import os
 import platform
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
+from archwright.runs import disk
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
@@ -141,23 +141,21 @@ class Run:
     def locked(self) -> Iterator[None]:
         """Hold the run for this process; a second process gets an error that names the first."""
         path = self.folder / "lock"
-        with path.open("a+") as file:
+        with disk.Writer(disk.append(path)) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
-                file.seek(0)
-                owner = file.read().partition(" ")[0].strip() or "unknown"
+                owner = path.read_text(errors="replace").partition(" ")[0].strip() or "unknown"
                 raise RunError(
                     f"expected a run that nobody works on, got {self.folder} in use by process {owner}. "
                     "Wait for it, or stop that process."
                 ) from error
-            file.truncate(0)
-            file.write(_this_process())
-            file.flush()
+            disk.cut(file.fileno(), 0)
+            file.write(_this_process().encode())
             try:
                 yield
             finally:
-                file.truncate(0)
+                disk.cut(file.fileno(), 0)
 
     def event(self, kind: str, **fields: Json) -> None:
         """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger."""
@@ -204,9 +202,9 @@ class Run:
             changes: fields of the configuration with their new values.
             stages: names of the stages whose results go, in their order.
         """
-        (self.folder / "artifacts" / "result.json").unlink(missing_ok=True)
+        disk.remove(self.folder / "artifacts" / "result.json")
         for name in reversed(stages):
-            self._stage(name).unlink(missing_ok=True)
+            disk.remove(self._stage(name))
         self.header = {**self.header, "configuration": {**self.configuration, **changes}}
         write_json(self.folder / "run.json", self.header)
         self.event("reopened", **changes)
@@ -231,7 +229,7 @@ class Run:
     def artifact(self, name: str) -> Path:
         """Path of an artifact; its folder exists."""
         path = self.folder / "artifacts" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(path.parent)
         return path
 
     def _stage(self, name: str) -> Path:
@@ -260,7 +258,7 @@ class Run:
     def delete(self) -> None:
         """Remove the folder and all in it; a run that a process works on is refused."""
         with self.locked():
-            shutil.rmtree(self.folder)
+            disk.remove_folder(self.folder)
 
     def on_epoch(self, stage: str, **which: Json) -> Callable[[int, Mapping[str, Json]], None]:
         """For a training loop: a function of the epoch's number (from 0) and metrics that records an event ``epoch``.
@@ -376,7 +374,7 @@ def new_folder(*parts: str) -> Path:
     for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
         folder = runs_root() / f"{stem}{suffix}"
         try:
-            folder.mkdir(parents=True)
+            disk.make_folder(folder, new=True)
         except FileExistsError:
             continue
         return folder

@@ -14,6 +14,7 @@ from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.references import DataRef, refer
+from archwright.runs import disk
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import KeptProgress, Progress, logged
 from archwright.runs.run import Run, new_folder, runs_root
@@ -223,7 +224,7 @@ def _forget_latencies(method: Method) -> None:
     method.check()
     with run.locked():
         for name in method.timed_items:
-            (run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
+            disk.remove(run.folder / "items" / f"{name}.jsonl")
         run.reopen({}, method.redone_for_latency)
 
 
@@ -274,7 +275,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
     context = method.context
     run = context.run
     with run.locked(), context.stop.on_signals(), context.executor:
-        run.stop_file.unlink(missing_ok=True)  # meant for a session that ended before it saw it
+        disk.remove(run.stop_file)  # meant for a session that ended before it saw it
         context.stop.watch(run.stop_file)
         run.event("started", threads=context.device.threads)
         context.progress = KeptProgress(context.progress, run)

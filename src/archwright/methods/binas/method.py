@@ -29,6 +29,7 @@ from archwright.methods.binas.sizes import SizedTables
 from archwright.methods.binas.tables import Tables
 from archwright.pretrained import DEFAULT, Weights, installed, load_start
 from archwright.references import DataRef
+from archwright.runs import disk
 from archwright.runs.files import inside, write_atomic
 from archwright.search.answer import Beside, Candidate, Found
 from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
@@ -223,7 +224,7 @@ class Binas(Method):
             if source.exists():
                 write_atomic(run.artifact(f"best{suffix}"), source.read_bytes())
             else:
-                run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
+                disk.remove(run.artifact(f"best{suffix}"))  # of an answer before
         beside = self.result("beside", BesideResult).found
         return Found(
             best=best,

@@ -35,6 +35,7 @@ from archwright.methods.binas.options import BinasOptions, Summary
 from archwright.methods.binas.supernet import OnePath, Predictor, Ranks, SupernetWork
 from archwright.methods.binas.tables import Tables
 from archwright.predictors.contributions import Contributions
+from archwright.runs import disk
 from archwright.runs.files import write_json
 from archwright.search.answer import Candidate
 from archwright.search.context import Context
@@ -333,7 +334,7 @@ class PaperPlan:
 
     def summary(self) -> Summary:
         """What the answer says beside the models."""
-        self.context.run.artifact("start.safetensors").unlink(missing_ok=True)
+        disk.remove(self.context.run.artifact("start.safetensors"))
         solved, pool = self._result("solve", FrontResult), self._result("measure", PoolResult)
         details = {"rank": self._result("rank", Ranks).ranks} if self.options.rank_networks else {}
         return Summary(solved.front, pool.rows, pool.insights, details, solved.points)
