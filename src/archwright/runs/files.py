@@ -2,7 +2,7 @@
 
 Everything a run keeps is written through this module, so that a kill or a full disk at any moment leaves the previous
 state readable. Loading executes nothing: a checkpoint is safetensors with the tree's JSON skeleton in its header. It
-knows nothing of runs, stages or networks.
+knows nothing of runs, stages or networks. Torch is imported where tensors are: who lists runs does not wait for it.
 """
 
 from __future__ import annotations
@@ -12,20 +12,22 @@ import json
 import os
 import tempfile
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import InputError, RunError
 from archwright.runs import disk
 from archwright.strict import parse_json
+
+if TYPE_CHECKING:
+    import torch
 
 Json: TypeAlias = Any
 Tree: TypeAlias = Any
@@ -76,9 +78,16 @@ def inside(folder: Path, name: str) -> Path:
     Every name that is read from a run's own files goes through here: the run may come from somebody else.
     """
     path = folder / name
-    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+    if "\0" in name or not (_has_no_turn(folder, name) or path.resolve().is_relative_to(folder.resolve())):
         raise RunError(f"expected a path inside {folder}, got {name!r}, which leads out of it.")
     return path
+
+
+def _has_no_turn(folder: Path, name: str) -> bool:
+    """Whether the way from ``folder`` to ``name`` goes down only, without links: then nothing has to be resolved."""
+    parts = name.split("/")
+    ways = (f"{folder}/{'/'.join(parts[: depth + 1])}" for depth in range(len(parts)))
+    return not {"", ".", ".."} & set(parts) and not any(os.path.islink(way) for way in ways)  # noqa: PTH114 - fast
 
 
 def check_writable(path: Path) -> None:
@@ -178,13 +187,25 @@ class JsonLines:
             disk.sync_folder(self.path.parent)
 
     def __iter__(self) -> Iterator[dict[str, Json]]:
+        for number, line in self._whole_lines():
+            yield self._read(line, number)
+
+    def tail(self, count: int) -> tuple[list[dict[str, Json]], int]:
+        """The last ``count`` records, and how many there are; only these are read as JSON."""
+        total, last = 0, deque[tuple[int, bytes]](maxlen=count)
+        for total, line in self._whole_lines():
+            last.append((total, line))
+        return [self._read(line, number) for number, line in last], total
+
+    def _whole_lines(self) -> Iterator[tuple[int, bytes]]:
+        """Lines with their numbers, from 1, without one that was cut short."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 if not line.endswith(b"\n"):
                     return
-                yield self._read(line, number)
+                yield number, line
 
     def _read(self, line: bytes, number: int) -> dict[str, Json]:
         try:
@@ -212,6 +233,8 @@ def _whole_bytes(descriptor: int) -> int:
 
 def save_tree(path: Path, tree: Tree) -> None:
     """Write ``tree``, of tensors and scalars, as one safetensors file at ``path``, atomically."""
+    from safetensors.torch import save as safetensors_bytes
+
     tensors: dict[str, torch.Tensor] = {}
     skeleton = json.dumps(_pack(tree, tensors))
     data = safetensors_bytes(tensors, metadata={"tree": skeleton})
@@ -269,6 +292,8 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _pack(node: Tree, tensors: dict[str, torch.Tensor]) -> Json:
+    import torch
+
     if isinstance(node, torch.Tensor | np.ndarray):
         name = str(len(tensors))
         is_array = isinstance(node, np.ndarray)

@@ -16,21 +16,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
-import itertools
 import os
 import platform
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from logging import DEBUG
 from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
-from archwright.runs import disk
+from archwright.runs import disk, lock
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
@@ -46,6 +44,9 @@ from archwright.terminal import visible
 
 FORMAT = 1
 """Version of the folder's layout; a run of another one is refused with a clear message."""
+
+RESULT = "artifacts/result.json"
+"""The answer of a finished run."""
 
 _RECORDED = ("archwright", "torch", "numpy", "scipy", "scikit-learn", "optuna", "kornia")
 
@@ -71,6 +72,8 @@ class Run:
         self._events = JsonLines(folder / "events.jsonl")
         self.listeners: list[Callable[[dict[str, Json]], None]] = []
         """Called with every event that is recorded from now on."""
+        self.left_by: lock.Holder | None = None
+        """The process of another machine that left its lock behind, while this one holds it."""
 
     @classmethod
     def create(
@@ -140,22 +143,8 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for this process; a second process gets an error that names the first."""
-        path = self.folder / "lock"
-        with disk.Writer(disk.append(path)) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                owner = path.read_text(errors="replace").partition(" ")[0].strip() or "unknown"
-                raise RunError(
-                    f"expected a run that nobody works on, got {self.folder} in use by process {owner}. "
-                    "Wait for it, or stop that process."
-                ) from error
-            disk.cut(file.fileno(), 0)
-            file.write(_this_process().encode())
-            try:
-                yield
-            finally:
-                disk.cut(file.fileno(), 0)
+        with lock.held(self.folder) as self.left_by:
+            yield
 
     def event(self, kind: str, **fields: Json) -> None:
         """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger."""
@@ -168,16 +157,28 @@ class Run:
 
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""
-        return [_checked_event(event, number, self._events.path) for number, event in enumerate(self._events, 1)]
+        return list(self.each_event())
+
+    def each_event(self) -> Iterator[dict[str, Json]]:
+        """All events so far, one after the other: there may be very many."""
+        for number, event in enumerate(self._events, 1):
+            yield _checked_event(event, number, self._events.path)
+
+    def last_events(self, count: int) -> tuple[list[dict[str, Json]], int]:
+        """The last ``count`` events, and how many there are."""
+        last, total = self._events.tail(count)
+        first = total - len(last) + 1
+        return [_checked_event(event, number, self._events.path) for number, event in enumerate(last, first)], total
 
     def seconds_spent(self) -> float:
         """Working time: each session from its start to its last event, the present one until now."""
-        events = self.events()
-        starts = [number for number, event in enumerate(events) if event["kind"] == "started"]
-        spent = time.time() - events[starts[-1]]["time"]
-        for start, following in itertools.pairwise(starts):
-            spent += events[following - 1]["time"] - events[start]["time"]
-        return float(spent)
+        now = start = last = time.time()
+        spent = 0.0
+        for event in self.each_event():
+            if event["kind"] == "started":
+                spent, start = spent + last - start, event["time"]
+            last = event["time"]
+        return float(spent + now - start)
 
     def stage_result(self, name: str) -> Json | None:
         """The result of a finished stage, or None."""
@@ -202,7 +203,7 @@ class Run:
             changes: fields of the configuration with their new values.
             stages: names of the stages whose results go, in their order.
         """
-        disk.remove(self.folder / "artifacts" / "result.json")
+        disk.remove(self.folder / RESULT)
         for name in reversed(stages):
             disk.remove(self._stage(name))
         self.header = {**self.header, "configuration": {**self.configuration, **changes}}
@@ -241,14 +242,8 @@ class Run:
         return self.folder / "stop"
 
     def status(self) -> str:
-        """``finished``, ``running`` (a process works on it) or ``stopped`` (resumable).
-
-        Reading it takes no lock, which could turn away a process that is just starting.
-        """
-        if (self.folder / "artifacts" / "result.json").exists():
-            return "finished"
-        path = self.folder / "lock"
-        return "running" if path.exists() and _is_alive(path.read_text(errors="replace")) else "stopped"
+        """``finished``, ``running`` (a process works on it) or ``stopped`` (resumable)."""
+        return status_of(self.folder)
 
     def describe(self, **facts: Json) -> None:
         """Add facts to ``run.json``, such as the plan of stages."""
@@ -274,40 +269,15 @@ class Run:
         return record
 
 
-def _this_process() -> str:
-    """Number, start and machine of this process: what tells it from a later one of the same number."""
-    return f"{os.getpid()} {_started(os.getpid())} {platform.node()}"
+def status_of(folder: Path) -> str:
+    """``finished``, ``running`` or ``stopped``, as :meth:`Run.status` says.
 
-
-def _is_alive(text: str) -> bool:
-    """Whether the process that wrote ``text`` into a lock still runs; one on another machine counts as running."""
-    number, _, rest = text.partition(" ")
-    started, _, machine = rest.partition(" ")
-    if not number.isdigit():
-        return False
-    return machine != platform.node() or (started != "" and started == _started(int(number)))
-
-
-def _started(number: int) -> str:
-    """When process ``number`` started, in clock ticks of the system; empty where there is none."""
-    try:
-        state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return _alive_elsewhere(number)
-    return "" if state in "ZX" else fields[18]  # Z: ended, but not yet collected by its parent
-
-
-def _alive_elsewhere(number: int) -> str:
-    """On systems without /proc: whether there is such a process at all."""
-    if Path("/proc/self").exists():
-        return ""
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return ""
-    except OSError:
-        return "alive"
-    return "alive"
+    Reading it takes no lock, which could turn away a process that is just starting.
+    """
+    if os.path.exists(f"{folder}/{RESULT}"):  # noqa: PTH110 - asked of ten thousand runs at once
+        return "finished"
+    found = lock.holder(folder)
+    return "running" if found is not None and found.works else "stopped"
 
 
 _HEADER: dict[str, type] = {"created": str, "versions": dict, "machine": dict, "configuration": dict}
@@ -398,17 +368,33 @@ def survey_runs(root: Path | None = None) -> tuple[list[Run], list[str]]:
     return found, damaged
 
 
+def _last_run(root: Path) -> Run:
+    """The newest readable run of a folder."""
+    for path in sorted(root.glob("*/run.json"), reverse=True):
+        with suppress(RunError, InputError, OSError):
+            return Run.open(path.parent)
+    raise InputError(f"a run in {root}", "none")
+
+
 def find_run(name: str) -> Run:
     """The run called ``name`` (a path, a name in the runs root, or ``last``)."""
     if name == "last":
-        runs = list_runs()
-        if not runs:
-            raise InputError("a run in " + str(runs_root()), "none")
-        return runs[-1]
+        return _last_run(runs_root())
     for folder in (Path(name), runs_root() / name):
         if (folder / "run.json").is_file():
             return Run.open(folder)
     return Run.open(Path(name))
 
 
-__all__ = ["FORMAT", "ItemLog", "Run", "find_run", "list_runs", "new_folder", "runs_root", "survey_runs", "told"]
+__all__ = [
+    "FORMAT",
+    "ItemLog",
+    "Run",
+    "find_run",
+    "list_runs",
+    "new_folder",
+    "runs_root",
+    "status_of",
+    "survey_runs",
+    "told",
+]

@@ -258,8 +258,10 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
 
 
 def _say_differences(context: Context) -> None:
-    """What is not as it was when the run stopped: the machine, and checkpoints that were damaged since."""
+    """What is not as it was when the run stopped: who held it, the machine, and checkpoints damaged since."""
     run, before = context.run, context.run.header["machine"]
+    if run.left_by is not None:
+        context.progress.say(f"Note: left behind by {run.left_by}.")
     for name, value in context.device.describe().items():
         if before.get(name) != value:
             text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
