@@ -4,11 +4,11 @@ Run folders are made as the package writes them, then measured by new processes,
 processor, which other work on the machine changes less; memory is the most that a process held at once.
 
 - ``runs-list-10000``: ``archwright runs list`` of 10,000 runs; ``-first`` without an index, as after copying them.
-- ``report-100000``: ``archwright runs report`` of a run with 100,000 events; ``runs-show-100000`` the same of
-  ``runs show``; ``report-100000-memory`` what the page adds to a process that has imported everything, at most, and
-  ``-kept`` what is left of it afterwards.
-- ``study-20000``: opening a study of 20,000 questions and answers again.
-- ``streams-200``: seconds of the dashboard for each second that 200 pages look on at a run of 100,000 events.
+- ``report-100000``: ``archwright runs report`` of a run with 100,000 events and 14,000 evaluations, and its memory with
+  that of imported libraries; ``runs-show-100000`` the same of ``runs show``.
+- ``study-20000``: opening a study of 20,000 questions and answers again, without the start of Python and its imports.
+- ``streams-200``: of each second, what the dashboard works while 200 pages look on at that run and it goes on; its
+  memory, and what it holds when they are gone.
 - ``events``: how many a run records in a second, each of them on disk.
 """
 
@@ -17,8 +17,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
+import select
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -70,6 +73,9 @@ def make_long_run(folder: Path, events: int) -> None:
     with (folder / "events.jsonl").open("w") as log:
         for record in long_story(events):
             log.write(json.dumps(record) + "\n")
+    run.items("search").record("first", {"accuracy": 40})
+    first = (folder / "items" / "search.jsonl").read_text()
+    (folder / "items" / "search.jsonl").write_text(first * (events // 7))
 
 
 def long_story(events: int) -> Iterator[dict[str, Any]]:
@@ -121,29 +127,80 @@ def long_run(folder: Path, events: int) -> dict[str, tuple[float, str]]:
         "report-100000": (used(archwright("runs", "report", str(folder))), "s"),
         "runs-show-100000": (used(archwright("runs", "show", str(folder))), "s"),
     }
-    memory = part("--report", str(folder))
-    found["report-100000-memory"] = (memory["most"], "MB")
-    found["report-100000-memory-kept"] = (memory["kept"], "MB")
+    return found | {"report-100000-memory": (part("--most", "runs", "report", str(folder))["MB"], "MB")}
+
+
+def most_memory(words: list[str]) -> dict[str, float]:
+    """Of a command, in megabytes; this process has no other children."""
+    subprocess.run(archwright(*words), stdout=subprocess.DEVNULL, check=True)
+    return {"MB": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024}
+
+
+def streams(folder: Path, count: int, seconds: float) -> dict[str, tuple[float, str]]:
+    """The dashboard with ``count`` pages on one run, which records an event a second."""
+    environment = {**os.environ, "ARCHWRIGHT_RUNS": str(folder.parent), "PYTHONUNBUFFERED": "1"}
+    command = archwright("serve", "--port", "0")
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            port, token = re.findall(r"127.0.0.1:(\d+)/\?token=(\S+)", process.stdout.readline())[0]
+            pages = look_on(int(port), token, folder.name, count)
+            drain(pages, folder, 2 * seconds)  # until all have everything
+            begin = processor_seconds(process.pid)
+            received = drain(pages, folder, seconds)
+            worked = processor_seconds(process.pid) - begin
+            most = memory(process.pid, "VmHWM")
+            for page in pages:
+                page.close()
+            time.sleep(2)
+            kept = memory(process.pid, "VmRSS")
+        finally:
+            process.kill()
+    assert received >= count, "not every page heard of the events"
+    return {
+        "streams-200": (worked / seconds, "s/s"),
+        "streams-200-memory": (most, "MB"),
+        "streams-200-memory-kept": (kept, "MB"),
+    }
+
+
+def look_on(port: int, token: str, run: str, count: int) -> list[socket.socket]:
+    """Connections that were answered with a stream of ``run``."""
+    host = f"Host: 127.0.0.1:{port}\r\n"
+    with socket.create_connection(("127.0.0.1", port)) as first:
+        first.sendall(f"GET /?token={token} HTTP/1.1\r\n{host}\r\n".encode())
+        cookie = re.findall(r"(?i)set-cookie: ([^;]+)", first.recv(65536).decode())[0]
+    pages = []
+    for _ in range(count):
+        page = socket.create_connection(("127.0.0.1", port))
+        page.sendall(f"GET /api/stream?run={run} HTTP/1.1\r\n{host}Cookie: {cookie}\r\n\r\n".encode())
+        page.setblocking(False)
+        pages.append(page)
+    return pages
+
+
+def drain(pages: list[socket.socket], folder: Path, seconds: float) -> int:
+    """Read what comes for a while, the run going on; how many times news of the run came in all."""
+    from archwright.runs.run import Run
+
+    run, found, end, due = Run.open(folder), 0, time.monotonic() + seconds, 0.0
+    while time.monotonic() < end:
+        if time.monotonic() >= due:
+            run.event("evaluated", stage="search", architecture="x" * 80, accuracy=50)
+            due = time.monotonic() + 1
+        ready, _, _ = select.select(pages, [], [], 0.1)
+        found += sum(page.recv(1 << 20).count(b"event: run\n") for page in ready)
     return found
 
 
-def report(folder: Path) -> dict[str, float]:
-    """Megabytes that a page takes: at most, and afterwards."""
-    from archwright.report.page import run_page
-    from archwright.runs.run import Run
-
-    small = folder.with_name("small")
-    make_long_run(small, 100)
-    run_page(Run.open(small))  # imports everything
-    before = resident()
-    run_page(Run.open(folder))
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-    return {"most": most, "kept": resident() - before}
+def processor_seconds(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def resident() -> float:
-    """Megabytes that this process holds."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+def memory(process: int, what: str) -> float:
+    """Megabytes that a process holds (VmRSS) or has held (VmHWM)."""
+    return int(re.findall(rf"{what}:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())[0]) / 1024
 
 
 def study(folder: Path, count: int) -> dict[str, tuple[float, str]]:
@@ -187,18 +244,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object as the last line of stdout")
     parser.add_argument("--quick", action="store_true", help="a hundredth of everything")
-    parser.add_argument("--report", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--most", nargs="+", help=argparse.SUPPRESS)
     parser.add_argument("--study", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.report or arguments.study:
-        print(json.dumps(report(arguments.report) if arguments.report else reopen(arguments.study)))
+    if arguments.most or arguments.study:
+        print(json.dumps(most_memory(arguments.most) if arguments.most else reopen(arguments.study)))
         return
     share = 100 if arguments.quick else 1
     found: dict[str, tuple[float, str]] = {}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         found |= runs_list(root / "runs", 10_000 // share)
-        found |= long_run(root / "long", 100_000 // share)
+        found |= long_run(root / "long" / "run", 100_000 // share)
+        found |= streams(root / "long" / "run", 200 // share, 10)
         found |= study(root / "study", 20_000 // share)
         found |= events(root / "events", 1000 // share)
     results = [{"label": label, "value": round(value, 3), "unit": unit} for label, (value, unit) in found.items()]

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite, prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -155,6 +155,13 @@ def _checksum(value: Json) -> str:
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
+class Place(NamedTuple):
+    """Where a reader of a log is: behind so many lines, which have so many bytes."""
+
+    lines: int = 0
+    bytes: int = 0
+
+
 class JsonLines:
     """An append-only log of JSON objects, one a line; a line cut short by a crash is dropped at the next opening.
 
@@ -187,25 +194,33 @@ class JsonLines:
             disk.sync_folder(self.path.parent)
 
     def __iter__(self) -> Iterator[dict[str, Json]]:
-        for number, line in self._whole_lines():
-            yield self._read(line, number)
+        for record, _ in self.after(Place()):
+            yield record
+
+    def after(self, place: Place) -> Iterator[tuple[dict[str, Json], Place]]:
+        """The records behind ``place``, each with its own, from which a later look goes on."""
+        for line, here in self._whole_lines(place):
+            yield self._read(line, here.lines), here
 
     def tail(self, count: int) -> tuple[list[dict[str, Json]], int]:
         """The last ``count`` records, and how many there are; only these are read as JSON."""
-        total, last = 0, deque[tuple[int, bytes]](maxlen=count)
-        for total, line in self._whole_lines():
-            last.append((total, line))
-        return [self._read(line, number) for number, line in last], total
+        last, here = deque[tuple[bytes, int]](maxlen=count), Place()
+        for line, here in self._whole_lines(Place()):
+            last.append((line, here.lines))
+        return [self._read(line, number) for line, number in last], here.lines
 
-    def _whole_lines(self) -> Iterator[tuple[int, bytes]]:
-        """Lines with their numbers, from 1, without one that was cut short."""
+    def _whole_lines(self, place: Place) -> Iterator[tuple[bytes, Place]]:
+        """Lines behind ``place``, without one that was cut short."""
         if not self.path.exists():
             return
+        number, offset = place
         with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+            file.seek(offset)
+            for line in file:
                 if not line.endswith(b"\n"):
                     return
-                yield number, line
+                number, offset = number + 1, offset + len(line)
+                yield line, Place(number, offset)
 
     def _read(self, line: bytes, number: int) -> dict[str, Json]:
         try:

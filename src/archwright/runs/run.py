@@ -33,6 +33,7 @@ from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
     Json,
     JsonLines,
+    Place,
     check_writable,
     inside,
     read_json,
@@ -161,8 +162,13 @@ class Run:
 
     def each_event(self) -> Iterator[dict[str, Json]]:
         """All events so far, one after the other: there may be very many."""
-        for number, event in enumerate(self._events, 1):
-            yield _checked_event(event, number, self._events.path)
+        for event, _ in self.events_after(Place()):
+            yield event
+
+    def events_after(self, place: Place) -> Iterator[tuple[dict[str, Json], Place]]:
+        """Events behind ``place`` in their file, each with its own, from which a later look goes on."""
+        for event, here in self._events.after(place):
+            yield _checked_event(event, here.lines, self._events.path), here
 
     def last_events(self, count: int) -> tuple[list[dict[str, Json]], int]:
         """The last ``count`` events, and how many there are."""
@@ -226,6 +232,11 @@ class Run:
     def items(self, name: str) -> ItemLog:
         """The finished work items of a stage."""
         return ItemLog(self.folder / "items" / f"{name}.jsonl")
+
+    def results_after(self, name: str, place: Place) -> Iterator[tuple[Json, Place]]:
+        """Results of a stage's finished work items behind ``place`` in their file, each with its own."""
+        for record, here in JsonLines(self.folder / "items" / f"{name}.jsonl", sealed=True).after(place):
+            yield record.get("result"), here
 
     def artifact(self, name: str) -> Path:
         """Path of an artifact; its folder exists."""
