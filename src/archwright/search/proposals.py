@@ -40,6 +40,10 @@ class ProposalSearch(SearchMethod):
 
     evaluates: ClassVar[bool] = True
 
+    remembers: ClassVar[bool] = True
+    """Whether a proposal may depend on earlier ones other than by their evaluations: then a study that is opened again
+    lets the method propose all of them once more, in turn, which takes its time."""
+
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The architecture to evaluate as ``number``; a function of the past and the number."""
