@@ -13,7 +13,7 @@ import os
 import tempfile
 import zlib
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite, prod
 from pathlib import Path
@@ -278,6 +278,24 @@ def stored_elements(path: Path) -> int:
     """How many numbers a plain safetensors file holds, from its header alone."""
     with _opened(path) as file:
         return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 - no mapping
+
+
+def save_weights(path: Path, state: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and text metadata as a plain safetensors file, atomically; the same content is the same bytes.
+
+    The library writes metadata in an order of the moment; here it is sorted.
+    """
+    from safetensors.torch import save as safetensors_bytes
+
+    data = safetensors_bytes(dict(state), metadata=dict(metadata))
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    with atomic_file(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(memoryview(data)[8 + size :])
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> None:
