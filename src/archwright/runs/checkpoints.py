@@ -9,6 +9,9 @@ from archwright.errors import RunError
 from archwright.runs import disk
 from archwright.runs.files import Tree, load_tree, save_tree
 
+SECONDS = 30.0
+"""Least time between two checkpoints of one piece of work; looked up when it begins."""
+
 
 @runtime_checkable
 class CheckpointStore(Protocol):
