@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import tempfile
 import zlib
 from collections import deque
@@ -34,6 +35,10 @@ Tree: TypeAlias = Any
 """Nested dicts (string or integer keys), lists and tuples of tensors, NumPy arrays and JSON scalars."""
 
 _MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__", "__pairs__"
+
+
+ASIDE = re.compile(r"\..+\.\d+\.tmp")
+"""Names of files that are written aside: what they are to be called and the number of the process."""
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -62,6 +67,13 @@ def atomic_file(path: Path, lasting: bool = True) -> Iterator[disk.Writer]:
         disk.remove(aside)
         raise
     if lasting:
+        disk.sync_folder(path.parent)
+
+
+def forget(path: Path) -> None:
+    """Remove a file, or nothing where there is none, so that no power cut brings it back."""
+    if path.exists():
+        disk.remove(path)
         disk.sync_folder(path.parent)
 
 

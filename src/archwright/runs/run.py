@@ -31,10 +31,12 @@ from archwright.log import logger
 from archwright.runs import disk, lock
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
+    ASIDE,
     Json,
     JsonLines,
     Place,
     check_writable,
+    forget,
     inside,
     read_json,
     read_sealed,
@@ -112,8 +114,7 @@ class Run:
             raise InputError(
                 "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
             )
-        leftover = re.compile(r"\.(run\.json|data\.npz)\.\d+\.tmp|data\.npz")  # of a kill before the header was there
-        if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
+        if folder.exists() and not (folder.is_dir() and all(_is_leftover(path.name) for path in folder.iterdir())):
             raise InputError("a new or empty folder for the run", str(folder))
         check_writable(folder / "run.json")
 
@@ -145,6 +146,7 @@ class Run:
     def locked(self) -> Iterator[None]:
         """Hold the run for this process; a second process gets an error that names the first."""
         with lock.held(self.folder) as self.left_by:
+            self._sweep()
             yield
 
     def event(self, kind: str, **fields: Json) -> None:
@@ -197,7 +199,21 @@ class Run:
         The stage is not run again unless the run is reopened.
         """
         write_sealed(self._stage(name), result)
-        self.checkpoints(name).clear()
+        self._forget_checkpoints(name)
+
+    def _forget_checkpoints(self, name: str) -> None:
+        folder = self.folder / "checkpoints" / name
+        if folder.is_dir() and not folder.is_symlink():
+            disk.remove_folder(folder)
+            disk.sync_folder(folder.parent)
+
+    def _sweep(self) -> None:
+        """Remove what a kill left lying about: files written aside, and checkpoints of finished stages."""
+        for path in self.folder.rglob(".*.tmp"):
+            if ASIDE.fullmatch(path.name):
+                disk.remove(path)
+        for path in (self.folder / "stages").glob("*.json"):
+            self._forget_checkpoints(path.stem)
 
     def reopen(self, changes: dict[str, Json], stages: Sequence[str]) -> None:
         """Change the configuration and forget the answer and some stages' results; finished items are kept.
@@ -209,9 +225,9 @@ class Run:
             changes: fields of the configuration with their new values.
             stages: names of the stages whose results go, in their order.
         """
-        disk.remove(self.folder / RESULT)
+        forget(self.folder / RESULT)
         for name in reversed(stages):
-            disk.remove(self._stage(name))
+            forget(self._stage(name))
         self.header = {**self.header, "configuration": {**self.configuration, **changes}}
         write_json(self.folder / "run.json", self.header)
         self.event("reopened", **changes)
@@ -278,6 +294,11 @@ class Run:
             self.event("epoch", stage=stage, **which, epoch=epoch, **metrics)
 
         return record
+
+
+def _is_leftover(name: str) -> bool:
+    """Whether a file is one that a kill leaves before there is a run."""
+    return name == "data.npz" or ASIDE.fullmatch(name) is not None
 
 
 def status_of(folder: Path) -> str:
