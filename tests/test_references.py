@@ -108,3 +108,15 @@ def test_words_name_no_object() -> None:
     named = ObjectRef.find("sub/mine.py:noise")
     assert named == ObjectRef("sub/mine.py", "noise")
     assert (named.path, named.imports) == (Path("sub/mine.py"), "sub/mine.py")
+
+
+def test_what_is_imported_already_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own.py").write_text("value = 1\n")
+    monkeypatch.chdir(tmp_path)
+    own, whole = ObjectRef("own.py", "value"), ObjectRef(f"{tmp_path}/own.py", "value")
+    assert ObjectRef("json", "dumps").is_imported
+    assert not ObjectRef("no_such_module", "f").is_imported
+    assert not own.is_imported
+    resolve("own.py:value", "number")
+    assert own.is_imported
+    assert whole.is_imported

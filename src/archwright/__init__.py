@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from archwright.search.answer import Answer, Candidate
     from archwright.search.context import Context
     from archwright.search.engine import resume, search
+    from archwright.search.limited import LimitedSearch
     from archwright.search.method import Method, Options, SearchMethod, Stage
     from archwright.search.study import Study
     from archwright.search.values import Choice
@@ -40,6 +41,7 @@ _HOMES = {
     "ChoiceSpace": "spaces.choice_space",
     "Context": "search.context",
     "Ensemble": "ensembles",
+    "LimitedSearch": "search.limited",
     "Method": "search.method",
     "Model": "models",
     "Options": "search.method",
@@ -74,6 +76,7 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "Interrupted",
+    "LimitedSearch",
     "Method",
     "Model",
     "Options",

@@ -17,6 +17,8 @@ from types import ModuleType
 from typing import Any, Literal
 
 from archwright.errors import InputError
+from archwright.owncode import OwnCodeError, own_code, told
+from archwright.paths import odd_kind, user_path
 
 _HERE = "here"
 """The place of an object that only this process has: a lambda, or something of a script or a notebook."""
@@ -25,6 +27,8 @@ _FILE = "archwright_user_"
 _OF_FILES = ("folder", "npz", "kept", "nb201", "nb101", "nats")
 """Kinds of images and tables that take a path."""
 _objects: dict[str, Any] = {}
+_resolved: set[str] = set()
+"""References that were used in this process."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,11 @@ class ObjectRef:
     def imports(self) -> str | None:
         """The file or module that resolving it imports."""
         return None if self.is_local else self.place
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether this process has imported the module, or run the file, that it is in."""
+        return (self.place if self.path is None else _module_of(self.path)) in sys.modules
 
     def absolute(self) -> ObjectRef:
         """With the whole path of its file, so that it is found from any folder."""
@@ -167,7 +176,7 @@ Reference = ObjectRef | SpaceRef | DataRef
 
 def absolute_path(path: str) -> str:
     """The whole path, without ``~``; an empty text stays empty."""
-    return str(Path(path).expanduser().absolute()) if path else path
+    return str(user_path(path).absolute()) if path else path
 
 
 def refer(thing: Any) -> str:
@@ -206,7 +215,13 @@ def resolve(text: str, what: str) -> Any:
     found = _attribute(_module(named, what), named.name)
     if found is None:
         raise InputError(f"an object {named.name!r} in {named.place} as {what}", "none of that name")
+    _resolved.add(text)
     return found
+
+
+def was_resolved(text: str) -> bool:
+    """Whether this process has used the reference ``text`` before, by its user's own wish."""
+    return text in _resolved
 
 
 def _attribute(owner: Any, name: str) -> Any:
@@ -220,15 +235,25 @@ def _module(named: ObjectRef, what: str) -> ModuleType:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        return importlib.import_module(named.place) if named.path is None else _file(named.path.expanduser().resolve())
-    except Exception as error:
-        problem = f"{named.place} ({type(error).__name__}: {error})"
+        with own_code(named.place):
+            return importlib.import_module(named.place) if named.path is None else _file(named.path)
+    except OwnCodeError as error:
+        problem = f"{named.place} ({told(error.__cause__ or error)})"
         raise InputError(f"a module or a Python file that can be imported for the {what}", problem) from error
 
 
+def _module_of(path: Path) -> str:
+    """The name that the module of a file gets: by its stem and its absolute path."""
+    path = user_path(str(path)).resolve()
+    return f"{_FILE}{path.stem}_{zlib.crc32(str(path).encode()):x}"
+
+
 def _file(path: Path) -> ModuleType:
-    name = f"{_FILE}{path.stem}_{zlib.crc32(str(path).encode()):x}"
+    name, path = _module_of(path), user_path(str(path)).resolve()
     if name not in sys.modules:
+        kind = odd_kind(path, follow=True)
+        if kind is not None:  # reading a pipe would not end
+            raise ImportError(f"{path} is {kind}")
         spec = importlib.util.spec_from_file_location(name, path)
         if spec is None or spec.loader is None:
             raise ImportError(f"no Python file {path}")

@@ -141,6 +141,12 @@ def test_what_overflows_is_cut_and_marked(linear, tmp_path) -> None:
     assert (tmp_path / "plot.png").stat().st_size > 5000
 
 
+def test_a_landscape_without_a_value_is_not_drawn(tmp_path) -> None:
+    gone = Landscape(np.array([-1.0, 1.0]), np.full((2, 2), HIGHEST), np.ones((2, 2), dtype=bool))
+    with pytest.raises(InputError, match="all points were clipped"):
+        plot_landscapes({"one": gone}, tmp_path / "plot.png")
+
+
 def test_share_under_a_level_and_json() -> None:
     found = Landscape(np.array([-1.0, 1.0]), np.array([[1.0, 2.0], [3.0, 4.0]]), np.zeros((2, 2), dtype=bool))
     assert found.share_under(2.0) == 0.5

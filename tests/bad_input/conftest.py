@@ -56,7 +56,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever passes every check is accepted: it must not begin to work here."""
 
     def accepted(*_: object, **__: object) -> None:
-        raise RuntimeError("accepted")
+        raise SystemExit("accepted")
 
     monkeypatch.setattr("archwright.runs.run.Run.create", accepted)
     monkeypatch.setattr("archwright.costs.tables._measure_all", accepted)

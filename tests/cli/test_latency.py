@@ -10,7 +10,7 @@ import pytest
 from archwright.cli.main import cli, main
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InputError
-from archwright.methods.binas.method import Binas
+from archwright.methods.binas import Binas
 from archwright.spaces.compact import Compact
 from archwright.spaces.compact import scale_for as compact_scale
 from archwright.spaces.mbconv import SCALES, MbConv, scale_for

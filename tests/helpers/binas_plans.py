@@ -7,11 +7,11 @@ from typing import Any
 
 from archwright.costs.measure import Timing
 from archwright.costs.tables import Entry, LatencyTable, Provenance, parts
-from archwright.methods.binas.plan import Plan
+from archwright.methods.binas.grow import Shares
 from archwright.runs.run import Run
 from archwright.spaces.compact import Compact, scale_for
 
-PLAN = Plan(
+PLAN = Shares(
     seconds=0.1,
     limits=2,
     first_step_ms=5.0,
@@ -44,8 +44,15 @@ def table_of(space: Compact, training: bool = False, ms_per_mega: float = 1.0) -
     return LatencyTable(provenance=Provenance.here(Timing(training=training)), entries=entries)
 
 
-def planned_run(folder: Path, space: Compact, plan: Plan = PLAN, reference_ms: float | None = None) -> str:
-    """A run folder that a search can repeat the plan of."""
+def planned_run(folder: Path, space: Compact, plan: Shares = PLAN, reference_ms: float | None = None) -> str:
+    """A run folder that a search can repeat the plan of.
+
+    Args:
+        folder: of the run.
+        space: of its networks.
+        plan: of its trainings.
+        reference_ms: what the lightest network took when the table was made; None where nothing is timed.
+    """
     run = Run.create(folder, {"method": "binas"}, {})
     table_of(space).save(run.artifact("latency.json"))
     table_of(space, training=True, ms_per_mega=10.0).save(run.artifact("steps.json"))
@@ -57,7 +64,8 @@ def planned_run(folder: Path, space: Compact, plan: Plan = PLAN, reference_ms: f
         "device": "a counted one",
         "busy": False,
         "chosen_limits_ms": [round(plain, 4), round(1.8 * plain, 4)],
-        "reference_ms": reference_ms,
+        "sizes": [space.scale.image_size],
+        "references_ms": {} if reference_ms is None else {space.scale.image_size: reference_ms},
     }
     run.finish_stage("table", table)
     run.finish_stage("plan", plan.model_dump())

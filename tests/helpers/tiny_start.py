@@ -14,7 +14,8 @@ from PIL import Image
 from torch import nn
 
 from archwright.costs.measure import Timing
-from archwright.methods.binas import method, pretrained, sizes, tuning
+from archwright.methods import binas
+from archwright.methods.binas import around
 from archwright.pretrained import Start, Weights
 from archwright.spaces.mbconv import SCALES
 
@@ -46,9 +47,12 @@ TINY = Start(
 class SizedWatch:
     """Instead of a measurement: a microsecond for each thousand of parameters times input pixels."""
 
+    slower = 1.0
+    """How many times slower the machine became."""
+
     def __init__(self, module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
         self.timing = timing
-        self.ms = sum(parameter.numel() for parameter in module.parameters()) * shape[1] ** 2 / 1e6
+        self.ms = sum(parameter.numel() for parameter in module.parameters()) * shape[1] ** 2 * self.slower / 1e6
 
     def times_ms(self, repeats: int) -> Any:
         """The same for every call."""
@@ -62,12 +66,12 @@ def tiny_start() -> Iterator[None]:
     state = TINY.network(image_size=16).state_dict()
     weights = Weights(TINY, state, "0" * 64, "the tests", "none needed")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(method, "load_start", lambda _: weights)
-        patch.setattr(sizes, "SIZES", (16, 24))
-        patch.setattr(pretrained, "FEWEST_STEPS", 4)
-        patch.setattr(tuning, "BATCH", 16)
-        for place in ("archwright.costs.tables", "archwright.costs.measure", "archwright.methods.binas.latency"):
-            patch.setattr(f"{place}.Stopwatch", SizedWatch)
+        patch.setattr(binas, "load_start", lambda _: weights)
+        patch.setattr(around, "SIZES", (16, 24))
+        patch.setattr(around, "FEWEST_STEPS", 4)
+        patch.setattr(around, "BATCH", 16)
+        for place in ("tables", "measure", "clock"):
+            patch.setattr(f"archwright.costs.{place}.Stopwatch", SizedWatch)
         yield
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 import archwright as aw
-from archwright.costs.measure import Latency
+from archwright.costs.clock import ROUNDS
+from archwright.costs.measure import Timing
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods import width_removal as module
 from archwright.methods.rarts_width import Shrinking
 from archwright.methods.width_removal import least_count, removal_order
 from archwright.models import load_model
+from archwright.search.limited import time_again
 from archwright.spaces.counting import count_network
 from archwright.spaces.width import Width
 from archwright.training import Position
@@ -126,30 +127,53 @@ def test_limits_are_met_after_removal(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
-def test_a_latency_limit_is_verified_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock by which a network takes a millisecond for each of its inner channels."""
+class ChannelWatch:
+    """Instead of a stopwatch: a millisecond for each of a network's inner channels."""
 
-    def clock(network: nn.Module, *_: object) -> Latency:
-        channels = network.body[2].out_channels
-        return Latency(float(channels), float(channels), float(channels))
+    slow_after: int | None = None
+    """Rounds, of all networks together, after which everything takes twice as long."""
+    rounds = 0
 
-    monkeypatch.setattr(module, "measure", clock)
+    def __init__(self, network: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
+        self.timing, self.ms = timing, float(network.body[2].out_channels)
+
+    def times_ms(self, repeats: int) -> NDArray[np.float64]:
+        """The same for every call of a round."""
+        type(self).rounds += 1
+        slow = self.slow_after is not None and self.rounds > self.slow_after
+        return np.full(repeats, self.ms * (2 if slow else 1))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[ChannelWatch]:
+    class Watch(ChannelWatch):
+        """Of this test alone."""
+
+    monkeypatch.setattr("archwright.costs.clock.Stopwatch", Watch)
+    return Watch
+
+
+def test_a_latency_limit_is_verified_by_the_clock(tmp_path: Path, clock: type[ChannelWatch]) -> None:
     found = thin(tmp_path / "a", timing=True, limits={"latency_ms": 5.2})
     assert (found.best.latency_ms, found.details["before"]["latency_ms"]) == (5.0, 8.0)
+    assert thin(tmp_path / "margin", timing=True, limits={"latency_ms": 5.1}).best.latency_ms == 4.0
     with pytest.raises(InfeasibleError, match=r"latency_ms from 1 to 8 .timed here."):
         thin(tmp_path / "b", timing=True, limits={"latency_ms": 0.5})
+    (again,) = time_again(tmp_path / "a", 2)
+    assert (again.limit_ms, again.medians_ms, again.within) == (5.2, [5.0, 5.0], True)
 
 
-def test_times_are_divided_by_the_slowdown_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
+def test_times_are_divided_by_the_slowdown_of_the_machine(tmp_path: Path, clock: type[ChannelWatch]) -> None:
+    clock.slow_after = 2 * ROUNDS  # of the whole and of the thinnest network
+    found = thin(tmp_path, timing=True, ratio=0.5)
+    assert found.best.latency_ms == 4.0
+    assert found.details["before"]["latency_ms"] == 8.0
 
-    def clock(network: nn.Module, *_: object) -> Latency:
-        calls.append(1)
-        one = Latency(4.0, 4.0, 4.0)
-        return one if len(calls) <= 2 * module.ROUNDS else replace(one, median_ms=8.0, low_ms=8.0, high_ms=8.0)
 
-    monkeypatch.setattr(module, "measure", clock)
-    assert thin(tmp_path, timing=True, ratio=0.5).best.latency_ms == 4.0
+def test_networks_are_not_timed_again_where_they_were_not_timed(tmp_path: Path) -> None:
+    thin(tmp_path, ratio=0.5)
+    with pytest.raises(InputError, match="models with a latency limit"):
+        time_again(tmp_path)
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------

@@ -222,6 +222,23 @@ def test_a_plan_that_names_files_elsewhere_reads_none(guest: TestClient, root: P
     assert "leads out" in answer.text
 
 
+def test_names_of_any_length_and_runs_of_any_shape_are_answered(guest: TestClient, root: Path) -> None:
+    long = "n" * 5000
+    for path in (f"/runs/{long}/report.html", f"/runs/{long}/log.txt", f"/runs/x/artifacts/{long}"):
+        assert guest.get(path).status_code == 404
+    for action in ("stop", "resume"):
+        assert guest.post(f"/api/runs/{long}/{action}", headers=SAME).status_code == 404
+    assert guest.get(f"/runs/stopped [one]/artifacts/{long}").status_code == 404
+    run = make_run(root, "odd")
+    run.artifact("result.json").write_text('{"best": 3}')
+    assert guest.get("/runs/odd/report.html").status_code == 409
+    run = make_run(root, "strange")
+    run.describe(machine={"a": 1}, versions={"b": [1]})
+    run.event("diagnostics", epoch=1, cells=[1])
+    run.event("diagnostics", epoch=2, cells=[1])
+    assert guest.get("/runs/strange/report.html").status_code == 200  # odd events are passed over
+
+
 def test_files_are_downloads_and_reports_are_written_anew(guest: TestClient, root: Path) -> None:
     run = Run.open(root / "stopped [one]")
     run.artifact("page.html").write_text("<script>alert(1)</script>")

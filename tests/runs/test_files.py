@@ -24,6 +24,7 @@ from archwright.runs.files import (
     read_metadata,
     save_tree,
     save_weights,
+    share_file,
     stored_elements,
     write_atomic,
     write_json,
@@ -249,3 +250,25 @@ def test_metadata_of_something_else_is_an_error_that_names_it(tmp_path: Path) ->
     path.write_text(json.dumps({"a": 1}))
     with pytest.raises(RunError, match=r"notes\.safetensors"):
         read_metadata(path)
+
+
+def test_a_shared_file_is_one_file_or_else_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "source"
+    source.write_text("first")
+    share_file(source, tmp_path / "new" / "linked")
+    assert source.samefile(tmp_path / "new" / "linked")
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    share_file(source, tmp_path / "copied")
+    assert (tmp_path / "copied").read_text() == "first"
+    assert not source.samefile(tmp_path / "copied")
+
+
+def test_sharing_leaves_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("new")
+    (tmp_path / "target").write_text("old")
+    share_file(tmp_path / "source", tmp_path / "target")
+    assert (tmp_path / "target").read_text() == "old"

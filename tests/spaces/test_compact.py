@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,3 +171,16 @@ def test_choices_of_other_spaces_are_refused() -> None:
     ):
         with pytest.raises(InputError):
             COMPACT.from_choice(bad)
+
+
+@pytest.mark.parametrize("space", [TINY, WIDE_MBCONV], ids=["compact", "mbconv"])
+def test_what_is_allowed_cannot_be_changed_from_outside(space: StagedSpace[Any]) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        space.allowed[0, 0] = False
+
+
+def test_a_staged_space_takes_scales_of_its_own_kind_only() -> None:
+    with pytest.raises(InputError, match="a scale of the compact space"):
+        Compact(MBCONV_SCALES["mbconv-8"])
+    with pytest.raises(InputError, match="a scale of the mbconv space"):
+        MbConv(SCALES["compact-8"])

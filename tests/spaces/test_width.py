@@ -108,7 +108,10 @@ def test_a_grouped_convolution_loses_the_same_from_every_group() -> None:
         ("helpers.own_networks:one_layer", "channels to remove beside its first layer .body.0. and its classifier"),
         ("helpers.own_networks:Cut", "module 'body.(first|middle)' cannot be .no gradient comes back"),
         ("helpers.own_networks:Failing", "module 'body.wrong' cannot be"),
-        ("helpers.own_networks:no_network", "a torch module as network, got str"),
+        (
+            "helpers.own_networks:no_network",
+            "a torch module from your function helpers.own_networks:no_network, got str",
+        ),
         ("helpers.own_networks:nothing", "an object 'nothing'"),
         ("resnet21", "a network among resnet20"),
     ],

@@ -272,7 +272,9 @@ def plot_landscapes(found: Mapping[str, Landscape], path: Path, what: str = "los
     columns = len(found)
     figure = plt.figure(figsize=(3.6 * columns, 6.8), layout="constrained")
     shown = {title: np.sqrt(one.values) if root else one.values for title, one in found.items()}
-    values = np.concatenate([shown[title][~one.cut].ravel() for title, one in found.items()] or [np.ones(1)])
+    values = np.concatenate([shown[title][~one.cut].ravel() for title, one in found.items()])
+    if not len(values):
+        raise InputError("a landscape with values to draw", "none: all points were clipped")
     low, high = float(values.min()), float(np.quantile(values, 0.95))
     if low > 0 and high > WIDE_RANGE * low:  # else the valley is one colour
         shown = {title: np.log10(value) for title, value in shown.items()}

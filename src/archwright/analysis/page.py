@@ -21,7 +21,9 @@ from archwright.analysis.named import NamedCell, build_network, count_cost
 from archwright.analysis.placement import SAMPLE, Placement, placements, plot_placement
 from archwright.data import Batches, ImageData
 from archwright.data.request import DataRequest, load_data
+from archwright.effort import TRAINING, seconds_of
 from archwright.proxies.score import score
+from archwright.report.style import GENERATOR
 from archwright.runs.files import Json, save_figure, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
@@ -70,6 +72,15 @@ def analyse(cells: Sequence[NamedCell], options: AnalysisOptions, progress: Prog
             found[cell.label] = _one(cell, options, data)
             bar.advance()
     return found
+
+
+def seconds_of_analysis(cells: Sequence[NamedCell], options: AnalysisOptions) -> float:
+    """How long :func:`analyse` takes, roughly: the trainings, and the passes behind every point of the pictures."""
+    data = load_data(options.data)
+    images = min(options.images, len(data.train))
+    passes = TRAINING * (images * options.epochs + options.variance_grid**2 * CellStudy.variance_images)
+    passes = passes + options.grid**2 * CellStudy.landscape_images if options.epochs else SCORED_IMAGES
+    return sum(seconds_of(count_cost(one.architecture, scale_of(one, options, data)).macs, passes) for one in cells)
 
 
 def scale_of(cell: NamedCell, options: AnalysisOptions, data: ImageData) -> Scale:
@@ -141,11 +152,12 @@ def write_page(cells: Sequence[NamedCell], found: Mapping[str, Json], options: A
         parts += [_image(*picture) for picture in _pictures(cells, found, options, Path(folder))]
     parts.append(f"<p>{escape(_how(options))}</p>")
     page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'{GENERATOR}<meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>{escape(title)}</title><style>{STYLE}</style></head>'
         f"<body>{''.join(parts)}</body></html>"
     )
-    write_atomic(path, page.encode())
+    write_atomic(path, page.encode(errors="backslashreplace"))
 
 
 def _how(options: AnalysisOptions) -> str:
@@ -225,7 +237,7 @@ def _pictures(
         plot_curves(curves, pictures[-1][0])
         for key, what, root in (("landscape", "test loss", False), ("variance", "deviation of the gradient", True)):
             grids = {label: Landscape.from_json(study[key]) for label, study in studies.items() if key in study}
-            if grids:
+            if not all(one.cut.all() for one in grids.values()):  # else the weights have diverged
                 pictures.append((folder / f"{key}.png", f"{what} around the end weights: contours and surface"))
                 plot_landscapes(grids, pictures[-1][0], what, root)
     return pictures

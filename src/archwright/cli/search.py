@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import types
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import click
 
-from archwright.cli.values import FINITE_POSITIVE, TEXT
+from archwright.cli.values import FINITE_POSITIVE, PATH, TEXT
 from archwright.search.registry import methods
 
 if TYPE_CHECKING:
@@ -67,9 +66,7 @@ def _method_command(name: str) -> click.Command:
             )
         )
     params += [
-        click.Option(
-            ["--run"], type=click.Path(path_type=Path), help="Folder of the run; default: a new one in ./runs."
-        ),
+        click.Option(["--run"], type=PATH, help="Folder of the run; default: a new one in ./runs."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object as the last line of stdout."),
     ]
 

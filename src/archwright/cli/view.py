@@ -10,9 +10,9 @@ from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
 
 if TYPE_CHECKING:
-    from archwright.methods.binas.again import TimedAgain
     from archwright.models import Prediction
     from archwright.search.answer import Answer, Beside
+    from archwright.search.limited import TimedAgain
 
 
 LONGEST_SHOWN = 2000

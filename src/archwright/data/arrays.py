@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import tokenize
 import zipfile
 import zlib
@@ -18,6 +19,7 @@ from archwright.bounds import MOST_CLASSES
 from archwright.data.raw import Labels, Pixels, RawImages, raw_from_arrays
 from archwright.device import memory_bytes
 from archwright.errors import InputError
+from archwright.paths import check_utf8, user_path
 
 _KEYS = "an archive with x_train and y_train (and x_test and y_test), or with x and y"
 
@@ -32,7 +34,7 @@ def npz(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Pat
         cache_dir: changes nothing here.
     """
     del skip_bad, cache_dir
-    path = Path(argument).expanduser()
+    path = user_path(argument)
     if not argument or not path.is_file():
         raise InputError("the path of an existing .npz file after 'npz:'", repr(argument))
     return raw_from_mapping(path.stem, read_archive(path), image_size)
@@ -93,6 +95,8 @@ def check_claims(path: Path) -> None:
 def _named_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, str], tuple[str, str] | None]:
     """Which keys hold the pool and the official test part."""
     names = set(arrays)
+    if names & {"x", "y"} and names & {"x_train", "y_train"}:
+        raise InputError(_KEYS, f"both: {', '.join(sorted(names))}", "Leave one pair out.")
     for images, labels in (("x_train", "y_train"), ("x", "y")):
         if {images, labels} <= names:
             break
@@ -165,7 +169,10 @@ def _class_names(arrays: Mapping[str, NDArray[Any]], classes: int) -> tuple[str,
         raise InputError("class_names as a list of strings", f"type {names.dtype} of shape {names.shape}")
     if len(names) < classes:
         raise InputError(f"labels below {len(names)}, the number of class_names", str(classes - 1))
-    return tuple(map(str, names.astype(str)))
+    texts = [os.fsdecode(one) for one in names.tolist()]  # bytes are UTF-8
+    for text in texts:
+        check_utf8(text, "class_names")
+    return tuple(texts)
 
 
 def _check_same_kind(

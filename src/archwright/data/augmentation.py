@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from archwright.errors import InputError, unknown_name
+from archwright.owncode import own_code
 from archwright.references import DataRef, ObjectRef, resolve
 
 if TYPE_CHECKING:
@@ -108,14 +109,15 @@ class Augmentation:
         values: dict[str, Any] = {}
         for item in text.split(","):
             key, equals, value = (word.strip() for word in item.partition("="))
-            known = {"crop": value.isdecimal(), "cutout": value.isdecimal(), "autoaugment": bool(value)}
+            pixels = value.isdecimal() and len(value) < 6
+            known = {"crop": pixels, "cutout": pixels, "autoaugment": bool(value)}
             known |= dict.fromkeys(("zoom", "colour"), bool(_NUMBER.fullmatch(value)))
             if not known.get(key, key == "flip" and not equals) or key in values:
                 raise InputError(f"augmentation as {FORMS}", repr(text))
             if key in ("zoom", "colour"):
                 values[key] = float(value)
             else:
-                values[key] = True if key == "flip" else int(value) if value.isdecimal() else value
+                values[key] = True if key == "flip" else int(value) if key in ("crop", "cutout") else value
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,7 +151,8 @@ class OwnAugmentation:
             np.random.seed(seed % 2**32)  # noqa: NPY002
             random.seed(seed)
             try:
-                changed = self.function(unit)
+                with own_code("your augmentation"):
+                    changed = self.function(unit)
             finally:
                 random.setstate(states[0])
                 np.random.set_state(states[1])  # noqa: NPY002

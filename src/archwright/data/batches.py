@@ -121,6 +121,21 @@ class Steps:
         return self.source.get(*divmod(epoch * self.count + step, len(self.source)))
 
 
+class Endless:
+    """The batches of a source one after another, over as many of its epochs as it takes: for trainings by the clock."""
+
+    def __init__(self, source: Numbered) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        """Steps after which the source begins anew."""
+        return len(self.source)
+
+    def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Images and labels of step ``step`` of the one epoch there is."""
+        return self.source.get(*divmod(step, len(self.source)))
+
+
 def _checked_indices(indices: NDArray[np.int64] | None, size: int, split: str) -> NDArray[np.int64]:
     if indices is None:
         return np.arange(size)

@@ -10,6 +10,7 @@ import pooch
 import requests
 
 from archwright.errors import InputError
+from archwright.paths import user_path
 from archwright.runs import disk
 
 CACHE_VARIABLE = "ARCHWRIGHT_CACHE"
@@ -27,7 +28,7 @@ class RemoteFile:
 def default_cache() -> Path:
     """The folder named by the environment variable ARCHWRIGHT_CACHE, or the operating system's cache folder."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(pooch.os_cache("archwright"))
+    return user_path(chosen) if chosen else Path(pooch.os_cache("archwright"))
 
 
 def fetch(file: RemoteFile, cache_dir: Path | None) -> Path:

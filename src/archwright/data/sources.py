@@ -112,10 +112,12 @@ def random(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: 
     """
     del skip_bad, cache_dir
     options = {"classes": 10, "size": image_size or 16, "channels": 3, "count": 2048, "seed": 0}
-    for item in filter(None, argument.split(",")):
-        key, _, value = item.partition("=")
-        if key not in options or not value.isdecimal():
-            raise InputError(f"{', '.join(f'{k}=NUMBER' for k in options)} after 'random:'", repr(item))
+    given = [item.partition("=") for item in argument.split(",") if argument]
+    names = [key for key, _, _ in given]
+    for key, equals, value in given:
+        if key not in options or not value.isdecimal() or len(value) > 12 or names.count(key) > 1:
+            wanted = f"{', '.join(f'{k}=NUMBER' for k in options)} after 'random:', each once"
+            raise InputError(wanted, repr(f"{key}{equals}{value}"[:80]))
         options[key] = int(value)
     if options["channels"] not in (1, 3):
         raise InputError("channels=1 or channels=3", f"channels={options['channels']}")

@@ -28,10 +28,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
@@ -41,7 +40,8 @@ from archwright.runs.files import Json, save_figure, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.search.answer import Found, LossRound, Term
-from archwright.search.evaluator import Evaluator
+from archwright.search.driving import drive_stage
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice, StageResult
 from archwright.solvers.fourier import ParityFeatures, RecoverySettings, Round, search_by_rounds
@@ -53,7 +53,8 @@ from archwright.spaces.subgraphs import Signs, Subgraphs, read_bits, write_bits
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
 from archwright.supernets.measure import BATCH, Norms, Outcome, measure, recalibrated
-from archwright.training import Position, drive
+from archwright.supernets.train import SharedTraining, new_cell_supernet
+from archwright.training import Position
 from archwright.training.schedule import make_schedule
 
 MOMENTUM = 0.9
@@ -150,16 +151,15 @@ def _instruments(of: str) -> tuple[CellSupernet, Subgraphs, list[tuple[Tensor, T
     fields = json.loads(of)
     data = load_data(DataRequest(**fields["data"]))
     space = as_cell_space(find_space(fields["space_text"]))
-    supernet = CellSupernet(space, space.scale_from(fields["scale"]))
+    device = fields["device"]
+    supernet = new_cell_supernet(space, space.scale_from(fields["scale"]), seed=0, device=device)
     load_supernet(Path(fields["supernet"]), supernet, data.fingerprint)
-    supernet.to(fields["device"])
-    supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     seed, size, count = fields["seed"], fields["batch"], fields["images"]
 
     def some(split: Literal["train", "validation"], number: int) -> list[tuple[Tensor, Tensor]]:
         available = len(getattr(data, split))
         chosen = np.random.default_rng([seed, number]).permutation(available)[:count]
-        return list(Batches(data, split, size, seed=seed, indices=np.sort(chosen), device=fields["device"]))
+        return list(Batches(data, split, size, seed=seed, indices=np.sort(chosen), device=device))
 
     norms = recalibrated(some("train", 1), count) if fields["norms"] == "recalibrated" else BATCH
     return supernet, Subgraphs(space), some("validation", 0), norms
@@ -217,17 +217,15 @@ class Rsps(SearchMethod):
     def estimate_seconds(self) -> float:
         """From one timed step of the supernet; a measurement is a third of a step for each batch of its images."""
         o, task = self.options, self.context.task
-        network, batches = self._new_supernet(), self._train_batches()
-        x = self.bits.draw(self.context.rng("estimate"), 1, o.probability)[0]
-        times = []
+        shared, times = self._training(self._new_supernet()), []
         for _ in range(2):
             begin = time.perf_counter()
-            self._loss(network, batches.get(0, 0), x).backward()  # type: ignore[no-untyped-call]
+            shared.step(Position.at(0, 1, 1))
             times.append(time.perf_counter() - begin)
         step = min(times)
-        training = 0.0 if o.supernet else step * len(batches) * o.supernet_epochs
+        training = 0.0 if o.supernet else step * len(shared.batches) * o.supernet_epochs
         measuring = step / 3 * self.measurements * min(o.images, len(task.data.validation)) / o.supernet_batch
-        return training + measuring + self.final_rounds * Evaluator(self.context, "search").seconds_each()
+        return training + measuring + self.final_rounds * evaluation_seconds(self.context)
 
     def search_stages(self) -> list[Stage]:
         """Train, measure, choose; a supernet that is given is not trained again."""
@@ -241,11 +239,8 @@ class Rsps(SearchMethod):
     # 1. the supernet
 
     def _new_supernet(self) -> CellSupernet:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.space, self._scale)
-        network.to(self.context.device.torch)
-        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        seed = int(self.context.rng("supernet").integers(2**31))
+        return new_cell_supernet(self.space, self._scale, seed=seed, device=self.context.device.torch)
 
     def _train_batches(self) -> Batches:
         data = self.context.task.data
@@ -254,47 +249,34 @@ class Rsps(SearchMethod):
         size = min(self.options.supernet_batch, len(data.train))
         return Batches(data, "train", size, seed=seed, augment=augment, device=self.context.device.torch)
 
-    def _loss(self, network: CellSupernet, batch: tuple[Tensor, Tensor], x: Signs) -> Tensor:
-        """Cross entropy of the sub-graph x (n,) on images (B, C, H, W) and labels (B,)."""
-        images, labels = batch
-        weights = self.bits.weights(x, images.device)
-        return F.cross_entropy(network(images.contiguous(memory_format=torch.channels_last), weights), labels)
-
-    def _train_supernet(self) -> SupernetTrained:
-        """RSPS: every step trains one random sub-graph; what is off keeps its weights and momenta."""
-        context, o = self.context, self.options
-        network, batches = self._new_supernet().train(), self._train_batches()
+    def _training(self, supernet: CellSupernet) -> SharedTraining:
+        """RSPS: every step trains one random sub-graph."""
+        o = self.options
         # half of DARTS' operations on are sums of a dozen at a node, and diverge at the rate that suits small cells
         lr = o.supernet_lr or (0.025, 0.1)[self.paper_setting]
-        optimizer = torch.optim.SGD(
-            network.parameters(), lr, MOMENTUM, weight_decay=o.supernet_weight_decay, nesterov=True
-        )
+        decay = o.supernet_weight_decay
+        sgd = torch.optim.SGD(supernet.parameters(), lr, MOMENTUM, weight_decay=decay, nesterov=True)
         rate = make_schedule("cosine", lr, min(lr, o.supernet_lr_min))
+        return SharedTraining(supernet, self._train_batches(), self._drawn, sgd, rate, clip=o.supernet_clip)
 
-        def step(position: Position) -> dict[str, Tensor]:
-            x = self.bits.draw(context.rng("trained sub-graph", position.index), 1, o.probability)[0]
-            loss = self._loss(network, batches.get(position.epoch, position.step), x)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if o.supernet_clip:
-                nn.utils.clip_grad_norm_(network.parameters(), o.supernet_clip)
-            for group in optimizer.param_groups:
-                group["lr"] = rate(position)
-            optimizer.step()
-            return {"loss": loss.detach()}
+    def _drawn(self, position: Position, _images: int) -> dict[str, Tensor]:
+        """The sub-graph of a step, as weights of the supernet."""
+        rng = self.context.rng("trained sub-graph", position.index)
+        return self.bits.weights(self.bits.draw(rng, 1, self.options.probability)[0], self.context.device.torch)
 
-        with context.progress.task("training the supernet", o.supernet_epochs * len(batches)) as bar:
-            history = drive(
-                step,
-                {"network": network, "optimizer": optimizer},
-                epochs=o.supernet_epochs,
-                steps_per_epoch=len(batches),
-                seed=int(context.rng("steps").integers(2**31)),
-                checkpoints=context.run.checkpoints("supernet"),
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-                on_epoch=context.run.on_epoch("supernet"),
-            )
+    def _train_supernet(self) -> SupernetTrained:
+        context, network = self.context, self._new_supernet()
+        training = self._training(network)
+        history = drive_stage(
+            context,
+            "supernet",
+            training.step,
+            training.state,
+            epochs=self.options.supernet_epochs,
+            steps_per_epoch=len(training.batches),
+            seed=int(context.rng("steps").integers(2**31)),
+            title="training the supernet",
+        )
         save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
         return SupernetTrained(bits=self.bits.n, losses=[round(one["loss"], 4) for one in history])
 
@@ -345,7 +327,7 @@ class Rsps(SearchMethod):
         request = task.data_request
         of = {
             **self._measured_by,
-            "space_text": context.configuration.space,
+            "space_text": task.space_text,
             "data": asdict(request),
             "supernet": str(self._supernet_file),
             "device": context.device.name,

@@ -33,6 +33,7 @@ from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
+from archwright.supernets.train import new_cell_supernet
 from archwright.training import Position, Step
 from archwright.training.bilevel import (
     Alphas,
@@ -294,13 +295,11 @@ class DifferentiableSearch(GradientSearch):
 
     def make_network(self) -> CellSupernet:
         """The supernet, from the weights of another run where asked."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.space, self.supernet_scale, partial=self.partial)
+        seed, device = int(self.context.rng("supernet").integers(2**31)), self.context.device.torch
+        network = new_cell_supernet(self.space, self.supernet_scale, seed=seed, device=device, partial=self.partial)
         if self.options.supernet is not None:
             load_supernet(supernet_of(self.options.supernet), network, self.context.task.data.fingerprint)
-        network.to(self.context.device.torch)
-        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        return network
 
     def make_alpha(self) -> ArchitectureParameters:
         """Small random numbers of the shapes of the space's decisions."""

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from archwright.data import Batches
 from archwright.errors import InputError
 from archwright.runs.files import Json
-from archwright.search.evaluator import Evaluator
+from archwright.search.driving import drive_stage
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import StageResult
-from archwright.training import Position, Stateful, Step, drive
+from archwright.training import Position, Stateful, Step
 from archwright.training.bilevel import Alphas, ArchitectureParameters, Batch, Problem, Variable, WeightCopy
 from archwright.training.diagnostics import equilibrium
 from archwright.training.schedule import ScheduleName, make_schedule
@@ -160,7 +161,7 @@ class GradientSearch(SearchMethod):
 
     def estimate_seconds(self) -> float:
         """The search and the final training."""
-        return self.search_seconds() + self.final_rounds * Evaluator(self.context, "search").seconds_each()
+        return self.search_seconds() + self.final_rounds * evaluation_seconds(self.context)
 
     def search_stages(self) -> list[Stage]:
         """One: search and discretise."""
@@ -230,20 +231,17 @@ class GradientSearch(SearchMethod):
         for name, one in zip(("w", "y"), copies, strict=False):
             state |= {name: one.network, f"{name}_optimizer": one.variable.optimizer}
         state |= self.further_state(copies)
-        steps = len(problem.train)
         try:
-            with context.progress.task("searching", o.search_epochs * steps) as bar:
-                drive(
-                    self.make_step(problem, copies),
-                    state,
-                    epochs=o.search_epochs,
-                    steps_per_epoch=steps,
-                    seed=context.configuration.seed,
-                    checkpoints=context.run.checkpoints("search"),
-                    stop=context.stop,
-                    on_epoch=lambda epoch, metrics: self.watch(epoch, metrics, problem, copies),
-                    on_step=lambda _: bar.advance(),
-                )
+            drive_stage(
+                context,
+                "search",
+                self.make_step(problem, copies),
+                state,
+                epochs=o.search_epochs,
+                steps_per_epoch=len(problem.train),
+                title="searching",
+                on_epoch=lambda epoch, metrics: self.watch(epoch, metrics, problem, copies),
+            )
         except EnoughError as end:
             context.progress.say(str(end))
         return self.ended(problem, copies)

@@ -142,7 +142,7 @@ class BoostedPool:
         return chosen
 
 
-class Scored(StageResult):
+class ScoredPool(StageResult):
     """How many architectures have scores, which, and of what images."""
 
     pool: int
@@ -205,19 +205,19 @@ class Hnas(ProposalSearch):
         objective = make_objective(scores, self.metric, options.penalty)
         return BoostedPool(pool, objective, context.configuration.seed, options.probes)
 
-    def _score(self) -> Scored:
+    def _score(self) -> ScoredPool:
         data = self.context.configuration.data
         images = NOISE if data is None else str(data)
         if data is None:
             self.context.progress.say(f"The scores are of {images}: no --data.")
-        return Scored(
+        return ScoredPool(
             pool=len(self.boosted.pool), metric=self.metric, replicates=self.options.replicates, images=images
         )
 
     @property
     def count(self) -> int:
         """No more than there are to choose from."""
-        return min(self.options.evaluations, len(self.boosted.pool)) if "boosted" in vars(self) else super().count
+        return min(self.options.evaluations, len(self.pool))
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The best of the pool by the parameters that Bayesian optimisation proposes."""

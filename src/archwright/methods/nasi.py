@@ -31,12 +31,14 @@ from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
+from archwright.search.driving import drive_stage
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
-from archwright.training import Position, drive
+from archwright.supernets.train import new_cell_supernet
+from archwright.training import Position
 
 Logits = dict[str, Tensor]
 
@@ -218,10 +220,10 @@ class Nasi(SearchMethod):
         return images.to(device, memory_format=torch.channels_last), labels.to(device)
 
     def _supernet(self) -> CellSupernet:
-        supernet = CellSupernet(self.space, self.proxy_scale, downsample="pooled")
-        initialise(supernet, torch.Generator().manual_seed(self.context.configuration.seed))
-        supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return supernet.to(self.context.device.torch).train()
+        seed, device = self.context.configuration.seed, self.context.device.torch
+        supernet = new_cell_supernet(self.space, self.proxy_scale, seed=seed, device=device, downsample="pooled")
+        initialise(supernet, torch.Generator().manual_seed(seed))
+        return supernet.train()
 
     def _fresh_weights(self, supernet: CellSupernet, number: int) -> None:
         if self.options.reinitialise:
@@ -272,19 +274,7 @@ class Nasi(SearchMethod):
                 state.add({name: slope * g for name, g in zip(logits, found, strict=True)})
             return {"trace": seen, "loss": seen}
 
-        seed, store = context.configuration.seed, context.run.checkpoints("search")
-        with context.progress.task("NASI", options.steps) as bar:
-            drive(
-                step,
-                {"delta": state},
-                epochs=1,
-                steps_per_epoch=options.steps,
-                seed=seed,
-                checkpoints=store,
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-                on_epoch=context.run.on_epoch("search"),
-            )
+        drive_stage(context, "search", step, {"delta": state}, epochs=1, steps_per_epoch=options.steps, title="NASI")
         delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
         return AtInitialisation(
             architecture=str(space.derive_choices(delta)),

@@ -27,6 +27,7 @@ from archwright.costs.measure import Timing
 from archwright.costs.operations import operation_latencies
 from archwright.errors import InputError
 from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch
+from archwright.paths import read_plain
 from archwright.search.configuration import AbsolutePath
 from archwright.search.method import Options, Stage
 from archwright.search.values import StageResult
@@ -239,7 +240,7 @@ def read_latencies(path: Path) -> dict[str, float]:
     """The table in a JSON file: operation to milliseconds, each zero or more."""
     expected = 'a JSON file like {"nor_conv_3x3": 0.21, ...} with milliseconds'
     try:
-        table = parse_json(path.read_bytes())
+        table = parse_json(read_plain(path))
     except (OSError, ValueError) as error:
         raise InputError(expected, f"{path} ({error})") from error
     if not isinstance(table, dict):

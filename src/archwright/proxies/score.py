@@ -52,6 +52,11 @@ class Scores:
         """+1 where a higher score predicts better, -1 where a lower one does."""
         return int(self.directions[self.metrics.index(metric)])
 
+    def of(self, rows: Sequence[int]) -> Scores:
+        """The scores of the networks of these numbers, in that order; one may come several times."""
+        chosen = list(rows)
+        return Scores(self.metrics, self.directions, self.values[chosen], self.standard_errors[chosen])
+
     def best_first(self, metric: str) -> NDArray[np.int64]:
         """Indices of the networks from the best predicted to the worst."""
         return np.argsort(-self.direction(metric) * self[metric], kind="stable")

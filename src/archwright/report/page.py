@@ -26,7 +26,7 @@ from archwright.report.front import cost_label, front_chart, has_all
 from archwright.report.insights import insights
 from archwright.report.story import Reader, Story
 from archwright.report.style import page
-from archwright.runs.files import Json, write_atomic
+from archwright.runs.files import Json, reading, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Answer, Beside, Candidate
 from archwright.search.beside import CHANCE
@@ -51,7 +51,9 @@ def report_run(folder: Path) -> Path:
     """Write the page of the run in ``folder`` into it and return its path."""
     run = Run.open(folder)
     path = folder / REPORT
-    write_atomic(path, run_page(run).encode())
+    with reading(folder):
+        text = run_page(run)
+    write_atomic(path, text.encode())
     return path
 
 
@@ -139,7 +141,8 @@ def _found(run: Run, answer: Answer) -> list[str]:
         interval = f" (95 % interval {best.accuracy_interval[0]:.1f} to {best.accuracy_interval[1]:.1f})"
     own = best.accuracy_on == OWN_FUNCTION  # a score of the user's own is in no unit that we know
     accuracy = "not measured" if best.accuracy is None else f"{best.accuracy:.6g}" if own else f"{best.accuracy:.2f} %"
-    said = f'<p class="warn">{escape(answer.verdict)}</p>' if answer.verdict else ""
+    style = ' class="warn"' if (answer.verdict or "").startswith("Warning") else ""
+    said = f"<p{style}>{escape(answer.verdict)}</p>" if answer.verdict else ""
     body = (
         f'<p class="big">{accuracy}</p><p class="soft">{escape(_on(best.accuracy_on) + interval)}</p>'
         f'<div class="facts">{"".join(facts)}</div>{said}'
@@ -407,10 +410,13 @@ def comparison_page(runs: Sequence[Run], path: Path) -> str:
     unfinished = [str(run.folder) for run in runs if run.status() != "finished"]
     if unfinished:
         raise InputError("finished runs to compare", ", ".join(unfinished), "archwright runs resume continues them.")
-    answers = {run.folder.name: Answer.read(run.folder) for run in runs}
+    folders = [run.folder.resolve() for run in runs]
+    if len(set(folders)) < len(folders):
+        raise InputError("different runs to compare", ", ".join(str(run.folder) for run in runs))
+    answers = [(run.folder.name, Answer.read(run.folder)) for run in runs]
     heads = ("run", "method", "space", "data", "seed", "accuracy", "latency", "parameters", "time")
     rows = []
-    for run, (name, answer) in zip(runs, answers.items(), strict=True):
+    for run, (name, answer) in zip(runs, answers, strict=True):
         best = answer.best
         link = f'<a href="{escape(str(run.folder.resolve() / REPORT))}">{escape(name)}</a>'
         texts = (answer.method, answer.space, answer.data or "", str(answer.seed))
@@ -418,7 +424,7 @@ def comparison_page(runs: Sequence[Run], path: Path) -> str:
         numbers = (accuracy_text(best), latency_text(best.latency_ms), size, duration(answer.seconds))
         rows.append([link, *(escape(_unbroken(text)) for text in (*texts, *numbers))])
     table = _table(heads, rows)
-    shown = [(name, answer.best) for name, answer in answers.items() if answer.best.accuracy is not None]
+    shown = [(name, answer.best) for name, answer in answers if answer.best.accuracy is not None]
     chart = ""
     for axis in ("latency_ms", "params"):
         if len(shown) > 1 and has_all([best for _, best in shown], axis):

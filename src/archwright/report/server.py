@@ -19,7 +19,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp
 
-from archwright.errors import ArchwrightError, InputError
+from archwright.errors import InputError
 from archwright.report.folders import NotHereError, artifact, open_run
 from archwright.report.guard import Guard
 from archwright.report.live import UNREADABLE, detail, overview
@@ -31,6 +31,7 @@ from archwright.report.style import CSS, POLICY, SCRIPT
 from archwright.runs.files import Json
 from archwright.runs.run import Run, told
 from archwright.search.engine import stop
+from archwright.terminal import visible
 
 HOST = "127.0.0.1"
 PARTS = Path(__file__).parent / "dashboard"
@@ -62,10 +63,11 @@ def dashboard(root: Path, port: int, token: str, closing: Callable[[], bool] = l
         kinds = {"runs": None, "run": name} if name else {"runs": None}
         return StreamingResponse(_news(looks, kinds, closing), media_type="text/event-stream")
 
-    @app.exception_handler(ArchwrightError)
     def refused(_request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": str(error)}, 404 if isinstance(error, NotHereError) else 409)
+        return JSONResponse({"error": visible(str(error))}, 404 if isinstance(error, NotHereError) else 409)
 
+    for kind in UNREADABLE:  # of a damaged run, by whatever its files lack
+        app.add_exception_handler(kind, refused)
     return Guard(app, port, token)
 
 

@@ -86,11 +86,21 @@ POLICY = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-
 """The browser lets a page load nothing and run no script but ours, whatever the files of its run say."""
 
 
+GENERATOR = '<meta name="generator" content="Archwright">'
+"""In the head of every page that we write."""
+MARK = GENERATOR.encode()
+
+
 def page(title: str, body: str) -> str:
-    """A whole document without outside parts; ``title`` and ``body`` are HTML."""
-    return (
+    """A whole document without outside parts; ``title`` and ``body`` are HTML.
+
+    Names of files that are no UTF-8 are shown with their escapes.
+    """
+    text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"{GENERATOR}"
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{title}</title><style>{CSS}</style></head><body><main>{body}</main><script>{SCRIPT}</script></body></html>"
     )
+    return text.encode(errors="backslashreplace").decode()

@@ -24,28 +24,29 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from archwright.costs.clock import MARGIN
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InputError, unknown_name
 from archwright.export import has_onnx
-from archwright.methods.binas.latency import MARGIN
-from archwright.methods.binas.method import Binas
-from archwright.methods.binas.pretrained import MOST_PATIENCE, PretrainedPlan, preferred
-from archwright.methods.binas.sizes import SizedTables
+from archwright.methods.binas import Binas
+from archwright.methods.binas.around import MOST_PATIENCE, Around, preferred
 from archwright.pretrained import DEFAULT
 from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import Json, atomic_file, write_atomic
+from archwright.runs.files import Json, atomic_file
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
+from archwright.search.budget import Pace
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.engine import reopened, resume
+from archwright.search.engine import reopened
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method
+from archwright.search.trained import networks_of
 from archwright.tables.locate import shared_data
 from archwright.training import train
 
@@ -141,29 +142,29 @@ def prepared(folder: Path, data: str, seconds: float) -> list[float]:
     if not (folder / "run.json").exists():
         Run.create(folder, configured(data, 0, []).model_dump(), device.describe())
     run = Run.open(folder)
-    tables = tuning(Binas(Context(Configuration(**run.configuration), run, device))).tables
+    strategy = tuning(Binas(Context(Configuration(**run.configuration), run, device)))
     if run.stage_result("table") is None:
-        run.finish_stage("table", tables.made(list(BETWEEN), [], busy=False).model_dump(mode="json"))
-    small, large = (whole_ms(tables, size) / MARGIN for size in BETWEEN)
+        run.finish_stage("table", strategy.table.made(list(BETWEEN), list).model_dump(mode="json"))
+    small, large = (whole_ms(strategy, size) / MARGIN for size in BETWEEN)
     limits = [round(small, 4), round((small + large) / 2, 4), round(large, 4)]
     if run.stage_result("plan") is None:
-        plan = tuning(Binas(Context(configured(data, 0, limits), run, device)))
-        counted = plan.counted(plan.timed_steps(), seconds, MOST_PATIENCE)
+        strategy = tuning(Binas(Context(configured(data, 0, limits), run, device)))
+        pace = Pace(device, strategy.trainer.recipe.batch_size)
+        counted = strategy.counted(strategy.timed_steps(pace), seconds, MOST_PATIENCE)
         run.finish_stage("plan", counted.model_dump(mode="json"))
     return limits
 
 
-def whole_ms(tables: SizedTables, size: int) -> float:
+def whole_ms(strategy: Around, size: int) -> float:
     """Milliseconds of the whole network at a size, by the table."""
-    space = tables.space(size)
-    return tables.costs(size).cost(space.to_choice(space.heaviest()), "latency_ms")
+    return strategy.whole_costs(size)["latency_ms"]
 
 
-def tuning(method: Method) -> PretrainedPlan:
-    """The plan of a search from pretrained weights."""
+def tuning(method: Method) -> Around:
+    """The strategy of a search from pretrained weights."""
     assert isinstance(method, Binas)
-    assert isinstance(method.plan, PretrainedPlan)
-    return method.plan
+    assert isinstance(method.strategy, Around)
+    return method.strategy
 
 
 # --- arms -------------------------------------------------------------------------------------------------------------
@@ -183,15 +184,9 @@ def run_arm(payload: Json, stop: Stop) -> Json:
 
 def searched(folder: Path, planned: Path, payload: Json) -> Answer:
     """The search of a seed, with the table and the plan of all seeds."""
-    if not (folder / "run.json").exists():
-        asked = configured(payload["data"], payload["seed"], payload["limits"])
-        Run.create(folder, asked.model_dump(), Device.choose("cpu", 1).describe())
-    run = Run.open(folder)
-    write_atomic(run.artifact("latency.json"), (planned / "artifacts" / "latency.json").read_bytes())
-    for stage in ("table", "plan"):
-        if run.stage_result(stage) is None:
-            run.finish_stage(stage, Run.open(planned).stage_result(stage))
-    return resume(folder)
+    asked = configured(payload["data"], payload["seed"], payload["limits"])
+    settings = asked.model_dump(include={"data", "seed", "threads", "limits"})
+    return finished(folder, "binas", **settings, options={**asked.options, "plan_from": str(planned)})
 
 
 def scratch(folder: Path, payload: Json) -> list[float | None]:
@@ -225,15 +220,15 @@ class Others:
     stop: Stop
 
     @cached_property
-    def plan(self) -> PretrainedPlan:
-        """Of the search."""
+    def ours(self) -> Around:
+        """The search."""
         return tuning(reopened(Run.open(self.folder), self.stop, Progress()))
 
     def run(self, arm: str) -> list[float | None]:
         """The arm's test accuracy at every limit: of the size that is preferred within it, if there is one."""
-        sizes, images = self.plan.tables.result.sizes, len(self.plan.context.task.data.validation)
+        sizes, images = self.ours.table.result.sizes, len(self.ours.context.task.data.validation)
         made = {size: self.frozen(size) if arm == "frozen" else self.tuned(size, len(sizes)) for size in sizes}
-        milliseconds = {size: whole_ms(self.plan.tables, size) for size in sizes}
+        milliseconds = {size: whole_ms(self.ours, size) for size in sizes}
         found: list[float | None] = []
         for limit in self.limits:
             fits = [size for size in sizes if milliseconds[size] <= limit]
@@ -243,7 +238,7 @@ class Others:
 
     def seconds(self) -> float:
         """That ours trained for, all in all, by timed steps."""
-        plan, trained = self.plan.plan, self.plan.tuner.trained()
+        plan, trained = self.ours.steps, networks_of(self.ours.context.run)
         tuned = [plan.step_ms[one.image_size] for name, one in trained.items() if name.startswith("tuned-")]
         return (plan.trunk_steps * plan.step_ms[plan.trunk_size] + plan.tuned_steps * sum(tuned)) / 1000
 
@@ -253,17 +248,17 @@ class Others:
 
     def tuned(self, size: int, sizes: int) -> tuple[float, float]:
         """The same of the whole network, fine-tuned for its share of the seconds."""
-        steps = max(1, round(1000 * self.seconds() / sizes / self.plan.plan.step_ms[size]))
+        steps = max(1, round(1000 * self.seconds() / sizes / self.ours.steps.step_ms[size]))
         return self._kept(f"tuned {size} for {steps}", size, steps)
 
     def _kept(self, key: str, size: int, steps: int) -> tuple[float, float]:
         if key not in self.log.done:
-            tuner, context = self.plan.tuner, self.plan.context
-            network, device = tuner.load(f"floor-{size}"), context.device.name
+            trainer, context = self.ours.trainer, self.ours.context
+            network, device = trainer.load(f"floor-{size}"), context.device.name
             if steps:
-                batches, seed = Steps(tuner.batches(f"resolution {size}", size), steps), context.configuration.seed
-                train(network, batches, tuner.recipe, seed=seed, device=device, stop=self.stop)
+                batches, seed = Steps(trainer.batches(f"resolution {size}", size), steps), context.configuration.seed
+                train(network, batches, trainer.recipe, seed=seed, device=device, stop=self.stop)
             parts = ("validation", "test")
-            self.log.record(key, [accuracy_of(network, tuner.data(size), part, device).percent for part in parts])
+            self.log.record(key, [accuracy_of(network, trainer.data(size), part, device).percent for part in parts])
         validation, test = self.log.done[key]
         return float(validation), float(test)

@@ -55,6 +55,11 @@ def rename(source: Path, target: Path) -> None:
     source.replace(target)
 
 
+def link(source: Path, target: Path) -> None:
+    """Give the file ``source`` the further name ``target``."""
+    target.hardlink_to(source)
+
+
 def remove(path: Path) -> None:
     """Remove a file, or nothing where there is none."""
     path.unlink(missing_ok=True)

@@ -11,7 +11,6 @@ import io
 import json
 import os
 import re
-import tempfile
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -23,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from archwright.errors import InputError, RunError
+from archwright.errors import ArchwrightError, InputError, RunError
+from archwright.paths import odd_kind, open_plain, read_plain, refuse_odd
 from archwright.runs import disk
 from archwright.strict import parse_json
 
@@ -55,6 +55,7 @@ def atomic_file(path: Path, lasting: bool = True) -> Iterator[disk.Writer]:
         path: of the file.
         lasting: wait for the disk, so that it survives a power cut; not needed for what is of use for the moment.
     """
+    refuse_odd(path)
     disk.make_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -70,6 +71,22 @@ def atomic_file(path: Path, lasting: bool = True) -> Iterator[disk.Writer]:
         disk.sync_folder(path.parent)
 
 
+def share_file(source: Path, target: Path) -> None:
+    """Let ``target`` be the file ``source`` under a second name (a copy, where there are no links); never half-written.
+
+    For files that are complete: what is written to one of them later may or may not be in the other. A target that is
+    already there stays.
+    """
+    disk.make_folder(target.parent)
+    try:
+        disk.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        write_atomic(target, source.read_bytes())
+    disk.sync_folder(target.parent)
+
+
 def forget(path: Path) -> None:
     """Remove a file, or nothing where there is none, so that no power cut brings it back."""
     if path.exists():
@@ -78,7 +95,13 @@ def forget(path: Path) -> None:
 
 
 def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
-    """Draw a matplotlib figure and write it, atomically, in the format that the name of ``path`` ends with."""
+    """Draw a matplotlib figure and write it, atomically, in the format that the name of ``path`` ends with.
+
+    Args:
+        figure: what is drawn.
+        path: of the file.
+        dpi: dots an inch.
+    """
     drawn = io.BytesIO()
     figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi)
     write_atomic(path, drawn.getvalue())
@@ -100,18 +123,6 @@ def _has_no_turn(folder: Path, name: str) -> bool:
     parts = name.split("/")
     ways = (f"{folder}/{'/'.join(parts[: depth + 1])}" for depth in range(len(parts)))
     return not {"", ".", ".."} & set(parts) and not any(os.path.islink(way) for way in ways)  # noqa: PTH114 - fast
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to get."""
-    if path.is_dir():
-        raise InputError("the name of a file to write", f"the folder {path}")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    try:
-        with tempfile.NamedTemporaryFile(dir=parent, prefix=".archwright-"):  # permissions alone do not tell
-            pass
-    except OSError as error:
-        raise InputError(f"a folder that can be written for {path.name}", f"{parent} ({error.strerror})") from error
 
 
 def write_json(path: Path, value: Json) -> None:
@@ -141,11 +152,23 @@ def _finite(value: Json) -> Json:
 
 
 def read_json(path: Path) -> Json:
-    """The JSON in ``path``; a damaged file is an error that names it."""
+    """The JSON in ``path``; a damaged file, or anything but a plain file, is an error that names it."""
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_plain(path))
     except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Around what reads a run that may be somebody else's: whatever its files lack or have too much is one error."""
+    try:
+        yield
+    except ArchwrightError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise RunError(f"expected the files of a run in {folder} as they were written, got others ({got}).") from error
 
 
 def write_sealed(path: Path, value: Json) -> None:
@@ -226,7 +249,7 @@ class JsonLines:
         if not self.path.exists():
             return
         number, offset = place
-        with self.path.open("rb") as file:
+        with open_plain(self.path) as file:
             file.seek(offset)
             for line in file:
                 if not line.endswith(b"\n"):
@@ -270,14 +293,17 @@ def save_tree(path: Path, tree: Tree) -> None:
 
 def load_tree(path: Path) -> Tree:
     """The tree written by :func:`save_tree`; a truncated or altered file is a :class:`RunError` that names it."""
-    data = path.read_bytes()
+    data = read_plain(path)
     body, check = data[:-4], data[-4:]
     if len(data) < 12 or zlib.crc32(body).to_bytes(4, "little") != check:
         raise RunError(f"expected a whole checkpoint in {path}, got a truncated or altered file.")
     from safetensors.torch import load as safetensors_load
 
-    header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
-    return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    try:
+        header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
+        return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"expected a checkpoint in {path}, got something else ({error}).") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -320,6 +346,10 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
     broken = [name for name, tensor in state.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
     if broken:
         raise RunError(f"expected finite weights in {path}, got NaN or infinite ones in {', '.join(broken[:3])}.")
+    wanted = module.state_dict()
+    other = [name for name, tensor in state.items() if name in wanted and not _same_kind(tensor, wanted[name])]
+    if other:
+        raise RunError(f"expected weights of the network's own types in {path}, got others in {', '.join(other[:3])}.")
     try:
         module.load_state_dict(state)
     except (RuntimeError, InputError) as error:  # torch's first line names the class, the next what does not fit
@@ -327,8 +357,18 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
         raise RunError(f"expected the weights of the network that {path} describes, got others: {reasons}") from error
 
 
+def _same_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both are real, or both whole numbers, and the first can be had in the second's type without overflow."""
+    if one.is_floating_point() != other.is_floating_point() or one.is_complex():
+        return False
+    return not one.is_floating_point() or bool(one.to(other.dtype).isfinite().all())
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    kind = odd_kind(path, follow=True)
+    if kind is not None:
+        raise RunError(f"expected a safetensors file in {path}, got {kind}.")
     try:
         with safe_open(path, framework="pt") as file:
             yield file

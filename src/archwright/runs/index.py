@@ -18,7 +18,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from archwright.errors import ArchwrightError
+from archwright.errors import ArchwrightError, InputError
 from archwright.runs.files import Json, atomic_file
 from archwright.runs.run import Run, runs_root, status_of
 
@@ -76,7 +76,7 @@ def list_folder(root: Path | None = None) -> tuple[list[Listed], list[str]]:
         try:
             if row is None or before != stamp:
                 row, whole = _read(root / name)
-            found.append(Listed(name, status_of(root / name) if whole else "damaged", *row))
+            found.append(Listed(name, shown_status(root / name) if whole else "damaged", *row))
         except (ArchwrightError, OSError) as error:
             damaged.append(f"{name}: {error}")
             continue
@@ -85,6 +85,14 @@ def list_folder(root: Path | None = None) -> tuple[list[Listed], list[str]]:
     if kept != known:
         _remember(root, kept)
     return found, damaged
+
+
+def shown_status(folder: Path) -> str:
+    """The status of the run in ``folder``; ``damaged`` where its files do not say."""
+    try:
+        return status_of(folder)
+    except (ArchwrightError, OSError):
+        return "damaged"
 
 
 def _stamps(root: Path) -> Iterator[tuple[str, Stamp]]:
@@ -116,7 +124,7 @@ def _is_settled(stamp: Stamp) -> bool:
 
 def _read(folder: Path) -> tuple[Row, bool]:
     """What the files say, and whether the answer among them could be read."""
-    run = Run.open(folder)
+    run = Run.open(folder, whole=False)
     asked, best, whole = run.configuration, dict[str, Json](), True
     try:
         answer = run.stage_result("answer")
@@ -159,5 +167,5 @@ def _remembered(root: Path) -> Entries:
 
 def _remember(root: Path, entries: Entries) -> None:
     """Write the index; a folder that cannot be written has none."""
-    with suppress(OSError, ValueError), atomic_file(root / FILE, lasting=False) as file:
+    with suppress(OSError, InputError, ValueError), atomic_file(root / FILE, lasting=False) as file:
         file.write(_Index(runs=entries).model_dump_json().encode())

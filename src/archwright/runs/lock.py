@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from archwright.errors import RunError
+from archwright.paths import open_plain
 from archwright.runs import disk
 
 FILE = "lock"
@@ -66,15 +67,10 @@ class Holder:
 def holder(folder: Path) -> Holder | None:
     """Who wrote the lock of the run in ``folder`` and did not take it back; None where nobody did."""
     try:
-        descriptor = os.open(folder / FILE, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
+        with open_plain(folder / FILE, follow=False) as file:
+            return _read(file.fileno())
+    except FileNotFoundError:
         return None
-    try:
-        return _read(descriptor)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def _read(descriptor: int) -> Holder | None:

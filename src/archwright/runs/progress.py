@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from archwright.errors import InputError
 from archwright.log import logger
 from archwright.runs import disk
 from archwright.runs.files import atomic_file, strict_json
@@ -196,7 +197,7 @@ class KeptProgress(Progress):
         """Keep the present state of all bars; without any, no file."""
         self._written = time.monotonic()
         path = self._run.folder / FILE
-        with suppress(OSError):
+        with suppress(OSError, InputError):
             if self._bars:
                 with atomic_file(path, lasting=False) as file:
                     file.write(strict_json({"bars": [bar.state for bar in self._bars]}).encode())

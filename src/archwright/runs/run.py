@@ -28,6 +28,8 @@ from pathlib import Path
 
 from archwright.errors import InputError, RunError
 from archwright.log import logger
+from archwright.owncode import own_code
+from archwright.paths import check_plain_run, check_utf8, check_writable
 from archwright.runs import disk, lock
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
@@ -35,11 +37,11 @@ from archwright.runs.files import (
     Json,
     JsonLines,
     Place,
-    check_writable,
     forget,
     inside,
     read_json,
     read_sealed,
+    reading,
     write_json,
     write_sealed,
 )
@@ -58,8 +60,10 @@ class ItemLog:
     """Finished work items of one stage, each on disk as soon as it is done."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._lines = JsonLines(path, sealed=True)
-        self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
+        with reading(path.parent.parent):
+            self.done: dict[str, Json] = {str(record["key"]): record["result"] for record in self._lines}
 
     def record(self, key: str, result: Json) -> None:
         """Keep the ``result`` of the item ``key``."""
@@ -109,7 +113,8 @@ class Run:
 
     @staticmethod
     def check_free(folder: Path) -> None:
-        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written."""
+        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written or named."""
+        check_utf8(str(folder.absolute()), "the path of a run")
         if (folder / "run.json").exists():
             raise InputError(
                 "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
@@ -119,11 +124,19 @@ class Run:
         check_writable(folder / "run.json")
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
-        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout."""
+    def open(cls, folder: Path, whole: bool = True) -> Run:
+        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout.
+
+        Args:
+            folder: of the run.
+            whole: refuse a run with anything but plain files and folders in it, as somebody else's may have; a list of
+                runs, which reads little of each, does without.
+        """
         path = folder / "run.json"
         if not path.is_file():
             raise InputError("a run folder (with run.json)", str(folder), "List yours with: archwright runs list")
+        if whole:
+            check_plain_run(folder)
         header = read_json(path)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             found = header.get("format") if isinstance(header, dict) else type(header).__name__
@@ -150,13 +163,22 @@ class Run:
             yield
 
     def event(self, kind: str, **fields: Json) -> None:
-        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger."""
+        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger.
+
+        A run whose folder was removed meanwhile ends here.
+        """
+        if not (self.folder / "run.json").exists():
+            raise RunError(
+                f"expected the run to stay in {self.folder}, got a folder without run.json: it was removed or moved "
+                "while a process worked on it."
+            )
         record = {"time": round(time.time(), 3), "kind": kind, **fields}
         self._events.append(record)
         if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
             logger.debug("%s", visible(_happened(record)))
         for listener in self.listeners:
-            listener(record)
+            with own_code("a callback"):
+                listener(record)
 
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""
@@ -278,7 +300,10 @@ class Run:
         write_json(self.folder / "run.json", self.header)
 
     def delete(self) -> None:
-        """Remove the folder and all in it; a run that a process works on is refused."""
+        """Remove the folder and all in it; a run that a process works on is refused, and so is a link to one."""
+        if self.folder.is_symlink():
+            do = f"Name the folder itself: {self.folder.resolve()}"
+            raise InputError("the folder of a run to remove", f"{self.folder}, a link to it", do)
         with self.locked():
             disk.remove_folder(self.folder)
 
@@ -320,9 +345,18 @@ _ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
 def _check_header(header: dict[str, Json], folder: Path) -> None:
     """Refuse a damaged ``run.json``."""
     problems = [f"no {name}" for name in _HEADER if name not in header]
+    problems += _wrong_plan(header.get("plan", []))
     problems += _wrong_types(header, _HEADER) or _wrong_types(header.get("configuration", {}), _ASKED)
     if problems:
         raise RunError(f"expected a whole run.json in {folder}, got {'; '.join(problems)}.")
+
+
+def _wrong_plan(plan: Json) -> list[str]:
+    """What is wrong with a plan of stages, each with its name and its title."""
+    stages = plan if isinstance(plan, list) else [plan]
+    named: dict[str, type] = {"name": str, "title": str}
+    good = all(isinstance(one, dict) and set(one) >= set(named) and not _wrong_types(one, named) for one in stages)
+    return [] if good else ["a plan that is no list of stages"]
 
 
 def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
@@ -334,10 +368,23 @@ def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
     ]
 
 
+_EVENTS: dict[str, dict[str, type]] = {
+    "stage": {"name": str, "title": str},
+    "epoch": {"stage": str, "epoch": int},
+    "diagnostics": {"epoch": int},
+    "evaluated": {"stage": str, "architecture": str},
+    "failed": {"stage": str, "architecture": str, "why": str},
+    "said": {"text": str},
+}
+"""What those who read events rely on, by kind."""
+
+
 def _checked_event(event: dict[str, Json], number: int, path: Path) -> dict[str, Json]:
-    """``event`` with a kind and a time of this age."""
-    at = event.get("time")
-    if not isinstance(event.get("kind"), str) or not isinstance(at, int | float) or not 0 <= at < 1e11:
+    """``event`` with a kind, a time of this age or of a clock that was never set, and what its kind says."""
+    at, kind = event.get("time"), event.get("kind")
+    fields = _EVENTS.get(kind, {}) if isinstance(kind, str) else {"kind": str}
+    wrong = [name for name, one in fields.items() if type(event.get(name)) is not one]
+    if wrong or not isinstance(at, int | float) or not -1e10 <= at < 1e11:
         raise RunError(f"expected an event with its time and kind in line {number} of {path}, got another record.")
     return event
 
@@ -394,7 +441,7 @@ def survey_runs(root: Path | None = None) -> tuple[list[Run], list[str]]:
     found, damaged = [], []
     for path in sorted(root.glob("*/run.json")):
         try:
-            found.append(Run.open(path.parent))
+            found.append(Run.open(path.parent, whole=False))
         except (RunError, InputError, OSError) as error:
             damaged.append(f"{path.parent.name}: {error}")
     return found, damaged
@@ -404,8 +451,11 @@ def _last_run(root: Path) -> Run:
     """The newest readable run of a folder."""
     for path in sorted(root.glob("*/run.json"), reverse=True):
         with suppress(RunError, InputError, OSError):
-            return Run.open(path.parent)
-    raise InputError(f"a run in {root}", "none")
+            Run.open(path.parent, whole=False)
+            break
+    else:
+        raise InputError(f"a run in {root}", "none")
+    return Run.open(path.parent)
 
 
 def find_run(name: str) -> Run:

@@ -105,8 +105,12 @@ class Candidate(StageResult):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def load(self) -> Model | Ensemble:
-        """The trained network (or ensemble of them), read from the run once."""
+    def load(self, *, allow_import: bool = False) -> Model | Ensemble:
+        """The trained network (or ensemble of them), read from the run once.
+
+        Args:
+            allow_import: as in :func:`archwright.models.load_model`; what this process searched with needs none.
+        """
         from archwright.models import load_model
 
         if self.model is None or self._folder is None:
@@ -114,13 +118,18 @@ class Candidate(StageResult):
                 "an architecture that was trained", "one without a model", "Search with data to get a trained model."
             )
         if self._model is None:
-            self._model = load_model(inside(self._folder, self.model))
+            self._model = load_model(inside(self._folder, self.model), allow_import=allow_import)
         found: Model | Ensemble = self._model
         return found
 
-    def export(self, path: Path | str) -> float:
-        """Write the trained network as ONNX; gives the largest difference of a probability from PyTorch's."""
-        return self.load().export(path)
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write the trained network as ONNX; gives the largest difference of a probability from PyTorch's.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
+        return self.load().export(path, overwrite)
 
     def predict(self, images: Sequence[Path | str], top: int = 3) -> list[Prediction]:
         """Classify image files with the trained network."""
@@ -209,7 +218,8 @@ class Found(StageResult):
         beside: simple things, by name.
         evaluations: how many networks (or rows of measurements) the search looked at.
         failures: how many of them failed.
-        verdict: a warning that an answer is not worth its name, in a sentence or two.
+        verdict: what the answer is worth beside simple things, in a sentence or two; it begins with "Warning" where
+            that is nothing.
         insights: what the method found out, in sentences.
         latency_on: the device that latencies are of.
         reachable_ms: least and greatest latency of the space there, in milliseconds.

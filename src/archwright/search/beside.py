@@ -193,25 +193,53 @@ def _record(data: ImageData, right: NDArray[np.bool_]) -> dict[str, Json]:
     }
 
 
+QUICKER = 0.95
+"""The part of another's latency below which a network is quicker."""
+REMEDY = "Give the search more time (--minutes), more images, or images whose classes look different."
+
+
 def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
-    """One sentence where the answer is near chance or not better than something simple, with what to do; else empty."""
+    """What an answer is worth beside simple things, at equal cost; a warning where it is not worth its name.
+
+    A warning is for an answer near chance, for something simple that is more accurate within the answer's limit, and
+    for something as accurate that is not slower. Else it says what was won against the plain network, if anything.
+
+    Args:
+        best: the answer, with its test accuracy and interval.
+        beside: simple things by name, chance among them; latencies in milliseconds where they are known.
+    """
     assert best.accuracy is not None
     assert best.accuracy_interval is not None
     low, high = best.accuracy_interval
     guessed = beside[CHANCE].accuracy
-    remedy = "Give the search more time (--minutes), more images, or images whose classes look different."
     if low <= guessed:
         return (
             f"Warning: {best.accuracy:.1f} % is not clearly better than guessing ({guessed:.1f} %): "
-            f"the network has learnt little or nothing. {remedy}"
+            f"the network has learnt little or nothing. {REMEDY}"
         )
-    name, simple = max(beside.items(), key=lambda one: one[1].accuracy)
-    if simple.accuracy < best.accuracy:
+    limit = (best.limits or {}).get("latency_ms", np.inf)
+    rivals = {name: one for name, one in beside.items() if name != CHANCE and (one.latency_ms or 0.0) <= limit}
+    name, simple = max(rivals.items(), key=lambda one: one[1].accuracy, default=("", beside[CHANCE]))
+    gained = simple.latency_ms is not None and (best.latency_ms or np.inf) < QUICKER * simple.latency_ms
+    if simple.accuracy > high or (simple.accuracy >= best.accuracy and not gained):
+        near = "within chance of it" if simple.accuracy <= high else "worse"
+        quicker = simple.latency_ms is not None and simple.latency_ms < QUICKER * (best.latency_ms or 0.0)
+        cost = ", which is quicker" if quicker else ""
+        return (
+            f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "
+            f"{name}{cost} on the same images ({near}). {REMEDY}"
+        )
+    return _won(best, beside[PLAIN], (low, high)) if PLAIN in beside else ""
+
+
+def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
+    """What an answer has over the plain network, in a sentence; empty where that is nothing to speak of."""
+    assert best.accuracy is not None
+    if best.latency_ms is None or plain.latency_ms is None:
         return ""
-    near = "within chance of it" if simple.accuracy <= high else "worse"
-    latency, limit = simple.latency_ms or 0.0, (best.limits or {}).get("latency_ms", np.inf)
-    slow = f", which takes {latency:.3g} ms where {limit:.3g} are allowed," if latency > limit else ""
-    return (
-        f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "
-        f"{name}{slow} on the same images ({near}). {remedy}"
-    )
+    share, gain = best.latency_ms / plain.latency_ms, best.accuracy - plain.accuracy
+    if plain.accuracy < interval[0]:
+        return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %, in {share:.2f} of its time."
+    if plain.accuracy <= interval[1] and share < QUICKER:
+        return f"As accurate as the plain network ({plain.accuracy:.1f} %, within chance) in {share:.2f} of its time."
+    return ""

@@ -22,7 +22,7 @@ from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
 from archwright.search.configuration import ASK_AND_TELL, Configuration, imports, references, validated
 from archwright.search.context import Context
-from archwright.search.method import Method, Stage
+from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, Stage
 from archwright.search.plan import planned
 from archwright.search.registry import methods
 from archwright.spaces.base import Space
@@ -216,25 +216,31 @@ def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method
     return method
 
 
+def _redone(method: Method, by: Redone) -> list[str]:
+    """Stages that are done again for further limits, or for latencies measured anew."""
+    return [stage.name for stage in method.stages() if stage.redone & by]
+
+
 def _forget_latencies(method: Method) -> None:
-    """Let a run measure its latencies again; what it trained stays."""
-    run = method.context.run
-    if not method.redone_for_latency:
-        raise InputError("a run of a method that measures latencies (binas)", f"one of {method.name!r}")
+    """Let a run measure its latencies again; what it trained stays, and limits that it chose by itself."""
+    run, stages = method.context.run, _redone(method, BY_LATENCY)
+    if not stages:
+        raise InputError("a run of a method that measures latencies", f"one of {method.name!r}")
     method.check()
+    limits = method.limits
     with run.locked():
         for name in method.timed_items:
             disk.remove(run.folder / "items" / f"{name}.jsonl")
-        run.reopen({}, method.redone_for_latency)
+        run.reopen({"limits": limits}, stages)
 
 
 def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> Answer:
     """The answer of a finished run with further latency limits; it is as before where one of them cannot be met."""
     method = reopened(run, stop, progress)
-    before = method.limits
-    if not method.redone_for_limits or "latency_ms" not in before:
+    before, stages = method.limits, _redone(method, BY_LIMITS)
+    if not stages or "latency_ms" not in before:
         raise InputError(
-            "a finished run of a method that answers several latency limits (binas)",
+            "a finished run of a method that answers several latency limits",
             f"one of {method.name!r} with limits on {', '.join(before) or 'nothing'}",
             "Start a new search with --latency-ms.",
         )
@@ -247,12 +253,12 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
     prepared = reopened(run, stop, progress, limits={**before, "latency_ms": list(wanted)})
     prepared.check()
     with run.locked():
-        run.reopen({"limits": prepared.context.configuration.limits}, method.redone_for_limits)
+        run.reopen({"limits": prepared.context.configuration.limits}, stages)
     try:
         return _finish(prepared, resumed=True)
     except InfeasibleError:
         with run.locked():
-            run.reopen({"limits": before}, method.redone_for_limits)
+            run.reopen({"limits": before}, stages)
         _finish(reopened(run, stop, progress), resumed=True)
         raise
 

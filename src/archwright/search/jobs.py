@@ -21,6 +21,7 @@ from archwright.data.augmentation import find_augmentation
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError, Interrupted, RunError
 from archwright.execution.base import cheap
+from archwright.owncode import OwnCodeError, own_code, told
 from archwright.references import resolve
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
@@ -34,6 +35,7 @@ from archwright.training import Accuracy, Position, Recipe, evaluate, train
 
 @lru_cache(maxsize=2)
 def _table(spec: str) -> Benchmark:
+    """The same for every look-up, also where a plug-in's loader reads its file each time."""
     return load_benchmark(spec)
 
 
@@ -53,7 +55,8 @@ def _kept(work: Callable[[], dict[str, Json]], stopping: tuple[type[Exception], 
     except stopping:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is kept in the run, and too many of them are an error
-        return {"accuracy": None, "failure": f"{type(error).__name__}: {error}"[:500]}
+        ours = isinstance(error, OwnCodeError) and error.__cause__ is None  # it was ended
+        return {"accuracy": None, "failure": (str(error) if ours else told(error.__cause__ or error))[:500]}
     if not isfinite(found["accuracy"]):
         return {"accuracy": None, "failure": f"the score is {found['accuracy']}"}
     return found
@@ -64,7 +67,12 @@ def evaluate_own(payload: Json, stop: Stop) -> Json:
     space: Space[Any] = find_space(payload["space"])
     architecture = space.at_scale(space.scale_from(payload["scale"])).parse(payload["architecture"])
     function = resolve(payload["evaluate"], "evaluate")
-    return _kept(lambda: {"accuracy": float(function(architecture))}, (Interrupted,))
+
+    def score() -> dict[str, Json]:
+        with own_code(f"your function {payload['evaluate']}", payload.get("timeout")):
+            return {"accuracy": float(function(architecture))}
+
+    return _kept(score, (Interrupted,))
 
 
 @dataclass(frozen=True)

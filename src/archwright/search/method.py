@@ -5,23 +5,31 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from archwright.bounds import most_of
+from archwright.costs.measure import Timing
 from archwright.errors import InputError, RunError, missing_extra, unknown_name
 from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import validated
 from archwright.search.context import Context
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import train_answer
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.topology import topology_json
 
 R = TypeVar("R", bound=StageResult)
+
+
+Redone = frozenset[Literal["limits", "latency"]]
+BY_LIMITS: Redone = frozenset({"limits"})
+"""A stage whose result depends on which limits are asked for."""
+BY_LATENCY: Redone = frozenset({"latency"})
+"""A stage whose result depends on latencies that are measured here."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +40,14 @@ class Stage:
         name: of its files in the run.
         title: what people read while it works.
         work: does it, saving as it goes, and returns what later stages need.
+        redone: when a finished run is asked for further limits, or for latencies measured anew, the stages that depend
+            on these are done again; what they trained before is kept in the run's items.
     """
 
     name: str
     title: str
     work: Callable[[], StageResult]
+    redone: Redone = frozenset()
 
 
 class Options(BaseModel):
@@ -102,12 +113,8 @@ class Method(ABC):
     """Whether it asks for accuracies of architectures, so that a user's own function can give them."""
     measures_latency: ClassVar[bool] = False
     """Whether it times networks on this machine itself, so that a latency limit needs no table."""
-    redone_for_limits: ClassVar[tuple[str, ...]] = ()
-    """Stages that a finished run does again when it is asked for further limits; empty where it cannot be."""
-    redone_for_latency: ClassVar[tuple[str, ...]] = ()
-    """Stages that are done again when latencies are to be measured anew; empty where none are measured."""
     timed_items: ClassVar[tuple[str, ...]] = ()
-    """Logs of latencies, which are forgotten then."""
+    """Logs of latencies, which are forgotten when these are to be measured anew."""
 
     @classmethod
     def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
@@ -145,6 +152,11 @@ class Method(ABC):
                 repr(self.name),
             )
         self.context.task.check_own(sends_away=c.executor != "here")
+
+    @property
+    def timing(self) -> Timing | None:
+        """How the method times networks on this machine; None where it does not."""
+        return None
 
     @property
     def counts_epochs(self) -> bool:
@@ -213,7 +225,7 @@ class SearchMethod(Method):
         """
         if self.context.configuration.evaluate is not None:
             return None
-        return Evaluator(self.context, "search").seconds_each() * (self.rounds + self.final_rounds)
+        return evaluation_seconds(self.context) * (self.rounds + self.final_rounds)
 
     @property
     def final_rounds(self) -> float:

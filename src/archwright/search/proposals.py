@@ -13,7 +13,7 @@ from pydantic import Field
 from archwright.costs.limits import walk_within
 from archwright.errors import ArchwrightError, InfeasibleError
 from archwright.search.context import Context
-from archwright.search.evaluator import Evaluated, Evaluator
+from archwright.search.evaluator import Evaluated, Evaluator, accuracy_on
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice
 from archwright.spaces.base import Architecture
@@ -68,7 +68,7 @@ class ProposalSearch(SearchMethod):
         return Choice(
             architecture=str(best.architecture),
             accuracy=best.accuracy,
-            accuracy_on=Evaluator(self.context, "search").accuracy_on,
+            accuracy_on=accuracy_on(self.context),
             evaluations=len(history),
             failures=sum(one.accuracy == -inf for one in history),
         )

@@ -14,10 +14,17 @@ from pydantic import Field
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
-from archwright.proxies.engine import ScoreRequest, chunk_size, score_architectures, score_chunk, scores_key
+from archwright.proxies.engine import (
+    ScoreRequest,
+    chunk_size,
+    score_canonical,
+    score_chunk,
+    scores_key,
+    small_scale,
+)
 from archwright.proxies.score import Scores
 from archwright.references import SpaceRef
-from archwright.runs.files import read_json, write_json
+from archwright.runs.files import share_file
 from archwright.runs.run import runs_root
 from archwright.search.context import Context
 from archwright.search.method import Options
@@ -75,10 +82,7 @@ def check_scoring(context: Context, options: ScoreOptions, metrics: tuple[str, .
     request = request_scores(context, options, metrics)
     data = context.task.data if context.configuration.data is not None else load_data(request.data)
     request.check(data)
-    size = min(request.image_size, data.image_size)
-    context.task.space.check_scale(
-        context.task.space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
-    )
+    context.task.space.check_scale(small_scale(context.task.space, request, data))
 
 
 def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
@@ -87,35 +91,35 @@ def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
     All of them where the space lists them, unless ``pool`` asks for fewer; elsewhere those of a random sample.
     """
     space: Any = context.task.space
-    found: dict[Architecture, None] = {}
     if options.pool == 0 and space.size <= MOST_POOLED and (every := space.enumerated()) is not None:
         classes = dict.fromkeys(space.canonical(one) for one in every)
-        return [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
-    rng = context.rng("pool")
-    for _ in range(options.pool or 2000):
-        found[space.canonical(feasible_start(context, rng))] = None
-    return list(found)
+        found = [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
+    else:
+        rng = context.rng("pool")
+        drawn = (feasible_start(context, rng) for _ in range(options.pool or 2000))
+        found = list(dict.fromkeys(map(space.canonical, drawn)))
+    if not found:
+        raise InputError("architectures that meet the limits", "none")
+    return found
 
 
 def score_pool(
     context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...], stage: str
 ) -> Scores:
-    """Scores of the pool, recorded chunk by chunk in the run; taken from an earlier run's where they are the same.
+    """Scores of the pool, recorded chunk by chunk in the run; an earlier run's where they are the same.
 
-    Finished scores are kept for later runs beside the runs, under what they depend on. Without an executor of the
-    user's, all processors share the work where there is enough of it.
+    Finished scores are kept for later runs beside the runs, under what they depend on; not those of a space whose code
+    is in no file. All runs with the same scores share one file. Without an executor of the user's, all processors share
+    the work where there is enough of it.
     """
-    if not pool:
-        raise InputError("architectures that meet the limits", "none")
     request, log = request_scores(context, options, metrics), context.run.items(stage)
     kept = _kept_scores(context, request, pool)
-    if kept.is_file():
-        for key, result in read_json(kept).items():
-            if key not in log.done:
-                log.record(key, result)
+    if kept is not None and kept.is_file() and not log.done:
+        share_file(kept, log.path)
+        log = context.run.items(stage)
         context.progress.say(f"The scores of {len(pool)} architectures are taken from {kept}.")
     with _scoring_executor(context, request, pool) as executor:
-        scores = score_architectures(
+        scores = score_canonical(
             context.task.space,
             pool,
             request,
@@ -124,8 +128,8 @@ def score_pool(
             stop=context.stop,
             progress=context.progress,
         )
-    if not kept.is_file():
-        write_json(kept, log.done)
+    if kept is not None and not kept.is_file():
+        share_file(log.path, kept)
     return scores
 
 
@@ -134,7 +138,8 @@ def scoring_seconds(
 ) -> float:
     """How long :func:`score_pool` will take, from a few scored architectures; nothing where the scores are kept."""
     request = request_scores(context, options, metrics)
-    if _kept_scores(context, request, pool).is_file():
+    kept = _kept_scores(context, request, pool)
+    if kept is not None and kept.is_file():
         return 0.0
     some = pool[:: max(1, len(pool) // 16)][:16]
     payload = {
@@ -150,8 +155,10 @@ def scoring_seconds(
     return each * len(pool) * request.replicates / _processes(context, request, pool)
 
 
-def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Path:
-    return runs_root() / "scores" / f"{scores_key(context.task.space, pool, request)}.json"
+def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Path | None:
+    """Where scores are kept for later runs, whether or not they are there yet; None where they cannot be."""
+    key = scores_key(context.task.space, pool, request)
+    return None if key is None else runs_root() / "scores" / f"{key}.jsonl"
 
 
 def _processes(context: Context, request: ScoreRequest, pool: list[Architecture]) -> int:

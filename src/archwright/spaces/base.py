@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ class Scale:
             if not 1 <= getattr(self, field) <= most:
                 raise InputError(f"{field} from 1 to {most:,}", str(getattr(self, field)))
 
-    def changed(self, **changes: Any) -> Scale:
+    def changed(self, **changes: Any) -> Self:
         """A copy with some fields replaced; None leaves a field as it is."""
         known = {field.name for field in fields(self)}
         for name in changes:
@@ -145,6 +145,11 @@ class Space(ABC, Generic[A]):
                 "a space with networks for training-free scores", f"the space {self.name!r}, which builds none"
             )
         return Scale(channels, cells, classes, image_size, image_channels)
+
+    @property
+    def makers(self) -> tuple[Any, ...]:
+        """Classes and functions whose code makes the networks."""
+        return (type(self),)
 
     @property
     def builds_networks(self) -> bool:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Architecture, Encoding, Network, Scale
-from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell, Masks, Scores
+from archwright.spaces.cell_space import CellSpace, DecisionScores, EdgeCell, MakeCell, Masks
 from archwright.spaces.operations import OPERATIONS, RELU_CONV_3X3, Cost, DropPath, norm_params
 
 EDGES: tuple[tuple[int, int], ...] = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -151,7 +151,7 @@ class NasBench201(CellSpace[Cell201]):
         """Three stages of one kind of cell; its input is the residual block's output, whose norms are always affine."""
         return Skeleton201(scale, lambda channels: make_cell(PATTERN, channels, channels))
 
-    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> Cell201:
+    def of_subgraph(self, on: Masks, scores: DecisionScores, rng: np.random.Generator | None) -> Cell201:
         """One of the operations that are on, uniformly, on every edge, and ``none`` where none is.
 
         Where that leaves the output without an input, empty edges take the operation with the largest score.

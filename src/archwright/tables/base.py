@@ -55,7 +55,7 @@ class Benchmark(ABC):
 
 
 def load_benchmark(spec: str) -> Benchmark:
-    """The benchmark named ``NAME`` or ``NAME:PATH``."""
+    """The benchmark named ``NAME`` or ``NAME:PATH``; ours are read once a process."""
     named = DataRef.parse(spec)
     loader: Any = benchmarks.get(named.kind)
     table: Benchmark = loader(named.argument)

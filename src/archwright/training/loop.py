@@ -56,6 +56,8 @@ class Position:
 
 Step: TypeAlias = Callable[[Position], Mapping[str, float | Tensor]]
 """One step of training: changes the state, returns its metrics as numbers or 0-d tensors."""
+Length: TypeAlias = Callable[[int], int]
+"""How many steps a training is to have in all, as it is thought after so many of them; the same when asked again."""
 
 
 def drive(
@@ -70,6 +72,7 @@ def drive(
     stop: Stop | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,
+    length: Length | None = None,
 ) -> list[dict[str, float]]:
     """Run ``step`` over all epochs, from the newest checkpoint if there is one; returns the mean metrics of each epoch.
 
@@ -90,6 +93,8 @@ def drive(
         stop: polled before every step; when it asks, the state is saved and :class:`Interrupted` raised.
         on_epoch: called with the number and metrics of an epoch when it ends; after a kill possibly again.
         on_step: called with its position after every step.
+        length: of a training of one epoch whose number of steps is not known beforehand: asked before every step.
+            ``steps_per_epoch`` then only says how often the step's source repeats itself.
     """
     if epochs < 1 or steps_per_epoch < 1:
         raise InputError(
@@ -99,23 +104,25 @@ def drive(
     plan = {"epochs": epochs, "steps_per_epoch": steps_per_epoch, "seed": seed}
     seconds = kept.SECONDS if checkpoint_seconds is None else checkpoint_seconds
     keeper = _Keeper(state, plan, checkpoints, seconds)
+    index = keeper.restore()
     with _own_generator():
-        for index in range(keeper.restore(), epochs * steps_per_epoch):
+        while index < (total := epochs * steps_per_epoch if length is None else length(index)):
             stopping = stop is not None and stop.requested
             keeper.keep(index, now=stopping)
             if stop is not None and stopping:
                 stop.check()
-            position = Position.at(index, steps_per_epoch, epochs)
+            position = Position.at(index, steps_per_epoch, epochs) if length is None else Position.at(index, total, 1)
             torch.manual_seed(step_seed(seed, index))
             keeper.meter.add(index, step(position))
             if on_step is not None:
                 on_step(position)
-            if position.step == steps_per_epoch - 1:
+            index += 1
+            if position.step == position.steps_per_epoch - 1:
                 metrics = keeper.meter.close()
                 keeper.history.append(metrics)
                 if on_epoch is not None:
                     on_epoch(position.epoch, metrics)
-        keeper.keep(epochs * steps_per_epoch, now=True)
+        keeper.keep(index, now=True)
     return keeper.history
 
 

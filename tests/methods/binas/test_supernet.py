@@ -1,4 +1,4 @@
-"""The paper's plan of BINAS: tiny searches from images to ONNX, limits kept and refused, ranks on a known accuracy."""
+"""BINAS by a supernet: tiny searches from images to ONNX, limits kept and refused, ranks on a known accuracy."""
 
 from __future__ import annotations
 
@@ -12,28 +12,38 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import kendalltau
+from torch import Tensor
 
 import archwright as aw
-from archwright.costs.measure import Latency
+from archwright.costs.clock import Clock
+from archwright.costs.device_table import DeviceTable
 from archwright.costs.tables import LatencyTable
+from archwright.data import Augmentation
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.binas.latency import Clock
-from archwright.methods.binas.method import Binas
-from archwright.methods.binas.paper import PaperPlan
-from archwright.methods.binas.supernet import OnePath, Predictor, SupernetWork, rank_correlations
-from archwright.models import load_classifier, load_model
+from archwright.methods.binas import Binas, supernet
+from archwright.methods.binas.supernet import (
+    ChosenNetwork,
+    OnePath,
+    Predictor,
+    Supernet,
+    SupernetWork,
+    rank_correlations,
+)
+from archwright.models import load_classifier, load_member, load_model
 from archwright.predictors.staged import StagedEstimate, pool_estimates
-from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.search.answer import Answer
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
+from archwright.search.trained import networks_of
 from archwright.solvers.synthetic import synthetic_problem
-from archwright.spaces.mbconv import MbConv, MbConvArchitecture, scale_for
+from archwright.spaces.base import Network
+from archwright.spaces.mbconv import MbConv, scale_for
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import load_supernet, save_supernet
-from helpers.latency_tables import SteadyWatch, counted_table
+from helpers.latency_tables import SteadyWatch, counted_table, watch_by
+from helpers.told import Told
 
 TWO_GREY_CLASSES = "random:classes=2,size=8,channels=1,count=120"
 SPACE = MbConv(scale_for(8, 2, 1))
@@ -46,16 +56,6 @@ SMALL: dict[str, Any] = {
     "rows": 200,
     "verify": False,
 }
-
-
-class Lines(Progress):
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        self.lines.append(text)
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +75,21 @@ def finished(table: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
     limits = {"latency_ms": [0.8 * least + 0.2 * most, 0.5 * least + 0.5 * most]}
     folder = tmp_path_factory.mktemp("runs") / "first"
     return aw.search("binas", run=folder, latency_table=table, limits=limits, rank_networks=3, **SMALL)
+
+
+@pytest.fixture
+def steps_down(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How often a quicker network had to be taken, of each that is chosen."""
+    taken: list[int] = []
+    original = Clock.step_down
+
+    def counting(self: Clock[Any], *asked: Any) -> Any:
+        found = original(self, *asked)
+        taken.append(found[2])
+        return found
+
+    monkeypatch.setattr(Clock, "step_down", counting)
+    return taken
 
 
 def again(finished: Answer, folder: Path, **changes: Any) -> Answer:
@@ -125,7 +140,7 @@ def test_every_training_has_an_event_an_epoch(finished: Answer) -> None:
     events = [event for event in Run.open(finished.folder).events() if event["kind"] == "epoch"]
     assert {event["stage"] for event in events} == {"heaviest", "supernet", "tune"}
     tuned = {event["model"] for event in events if event["stage"] == "tune"}
-    assert tuned >= {Path(one.model).stem for one in finished.models}
+    assert tuned >= {one.details["network"] for one in finished.models}
 
 
 def test_insights_ranks_and_plot_are_there(finished: Answer) -> None:
@@ -139,7 +154,7 @@ def test_another_device_and_several_resources_use_the_supernet_again(finished: A
     least, most = reach(table)
     params = SPACE.cost(SPACE.lightest(), SPACE.scale).params * 1.2
     limits = {"latency_ms": (least + most) / 2, "params": params, "memory_bytes": 1e6}
-    seen = Lines()
+    seen = Told()
     result = again(
         finished, tmp_path / "run", latency_table=table, limits=limits, verify=True, progress=seen, rank_networks=0
     )
@@ -151,10 +166,10 @@ def test_another_device_and_several_resources_use_the_supernet_again(finished: A
 
 
 def test_a_table_measured_here_and_a_limit_above_the_maximum(
-    finished: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, steps_down: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("archwright.costs.tables.Stopwatch", SteadyWatch)
-    seen = Lines()
+    seen = Told()
     result = again(
         finished, tmp_path / "run", limits={"latency_ms": 1e4}, latency_repeats=1, verify=True, progress=seen
     )
@@ -162,7 +177,7 @@ def test_a_table_measured_here_and_a_limit_above_the_maximum(
     timed = result.best.measured_latency_ms
     assert 0 < timed.low_ms <= timed.median_ms <= timed.high_ms <= 1e4
     assert result.best.latency_ms == timed.median_ms
-    assert result.best.details["steps"] == 0
+    assert steps_down == [0]
 
 
 def test_a_further_limit_costs_only_its_own_model(
@@ -171,13 +186,13 @@ def test_a_further_limit_costs_only_its_own_model(
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
     tuned: list[str] = []
-    original = PaperPlan._tune_one
+    original = Supernet._tune_one
 
-    def counting(self: PaperPlan, architecture: MbConvArchitecture, name: str, *rest: Any) -> Any:
-        tuned.append(name)
-        return original(self, architecture, name, *rest)
+    def counting(self: Supernet, one: ChosenNetwork, *rest: Any) -> Any:
+        tuned.append(one.architecture)
+        return original(self, one, *rest)
 
-    monkeypatch.setattr(PaperPlan, "_tune_one", counting)
+    monkeypatch.setattr(Supernet, "_tune_one", counting)
     monkeypatch.setattr(SupernetWork, "predictor", clear_predictor)  # so that a larger limit has a larger network
     least, most = reach(table)
     with pytest.raises(InfeasibleError, match="Reachable"):
@@ -191,7 +206,9 @@ def test_a_further_limit_costs_only_its_own_model(
     assert third.latency_ms <= limit
     assert load_model(folder / third.model).architecture == SPACE.parse(third.architecture)
     assert third.validation_accuracy >= max(one.validation_accuracy for one in finished.models)
-    assert tuned == ["model-3"]
+    assert len(tuned) == 1
+    assert tuned[0] not in {one.architecture for one in finished.models}
+    assert len(networks_of(Run.open(folder))) == len(networks_of(Run.open(finished.folder))) + 1
     assert aw.resume(folder, latency_ms=[limit]) == result  # known already
 
 
@@ -205,7 +222,7 @@ def test_a_further_limit_that_no_network_meets_leaves_the_answer(
     def fail(*_: Any) -> Any:
         raise InfeasibleError("too slow here")
 
-    monkeypatch.setattr(PaperPlan, "_choose", fail)  # as when the machine is slower than its table
+    monkeypatch.setattr(Supernet, "_choose", fail)  # as when the machine is slower than its table
     with pytest.raises(InfeasibleError, match="too slow here"):
         aw.resume(folder, latency_ms=[0.3 * least + 0.7 * most])
     again = aw.resume(folder).to_json()
@@ -232,17 +249,6 @@ def test_a_run_with_one_answer_takes_no_further_limit(tmp_path: Path) -> None:
         aw.resume(result.folder, latency_ms=[5.0])
 
 
-def slower(factor: float, predicted: LatencyTable) -> Any:
-    """A device on which everything but the lightest network takes ``factor`` times what the table says."""
-
-    def time(self: Clock, architecture: MbConvArchitecture) -> Latency:
-        ms = float(predicted.predict(SPACE, [architecture])[0])
-        ms *= factor if architecture != SPACE.lightest() else 1.0
-        return Latency(ms, ms, ms)
-
-    return time
-
-
 def clear_predictor(self: SupernetWork, *_: Any) -> Predictor:
     """Terms without noise, so that the choice takes what the limit allows; a tiny supernet's say nothing."""
     known = synthetic_problem(seed=0)
@@ -251,17 +257,16 @@ def clear_predictor(self: SupernetWork, *_: Any) -> Predictor:
 
 
 def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
-    finished: Answer, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    finished: Answer, table: str, steps_down: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = LatencyTable.load(Path(table))
-    monkeypatch.setattr(Clock, "latency_of", slower(1.2, known))
-    monkeypatch.setattr("archwright.methods.binas.tables.latency_of", lambda *_: Latency(*[reach(table)[0]] * 3))
+    known = LatencyTable.load(Path(table))  # everything but the lightest network takes longer than it says
+    monkeypatch.setattr(DeviceTable, "watch", watch_by(known, lambda one: 1.0 if one == SPACE.lightest() else 1.2))
     monkeypatch.setattr(SupernetWork, "predictor", clear_predictor)
     least, most = reach(table)
     limit = 0.5 * least + 0.5 * most
     asked = {"latency_table": table, "limits": {"latency_ms": limit}, "verify": True}
     best = again(finished, tmp_path / "run", **asked).best
-    assert best.details["steps"] >= 1
+    assert steps_down[0] >= 1
     assert best.measured_latency_ms.median_ms <= limit
     assert 0.75 * limit / 1.2 <= best.predicted_latency_ms <= limit / 1.2  # not much quicker than it must be
     limits = {"latency_ms": 1.01 * least}  # the quickest network keeps it, but not with the margin
@@ -272,22 +277,21 @@ def test_a_network_that_is_too_slow_is_replaced_by_a_quicker_one(
 def test_other_work_on_the_machine_does_not_change_the_choice(
     finished: Answer, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = LatencyTable.load(Path(table))
+    known, times = LatencyTable.load(Path(table)), [1.0]
+    monkeypatch.setattr(DeviceTable, "watch", watch_by(known, lambda _: times[0]))
 
-    def time(self: Clock, architecture: MbConvArchitecture) -> Latency:
-        ms = 3 * float(known.predict(SPACE, [architecture])[0])  # everything, since the table was made
-        return Latency(ms, 0.9 * ms, 2 * ms)
+    def becomes_slower(event: dict[str, Any]) -> None:
+        if event["kind"] == "stage" and event["name"] == "verify":
+            times[0] = 3.0  # everything, since the table was made
 
-    monkeypatch.setattr(Clock, "latency_of", time)
-    monkeypatch.setattr("archwright.methods.binas.tables.latency_of", lambda *_: Latency(*[reach(table)[0]] * 3))
     monkeypatch.setattr(SupernetWork, "predictor", clear_predictor)
     least, most = reach(table)
     asked = {"latency_table": table, "limits": {"latency_ms": 0.5 * least + 0.5 * most}, "verify": True}
-    best = again(finished, tmp_path / "run", **asked).best
+    best = again(finished, tmp_path / "run", callbacks=[becomes_slower], **asked).best
     timed = best.measured_latency_ms
     assert best.details["slowdown"] == pytest.approx(3.0)
     assert timed.median_ms == pytest.approx(best.predicted_latency_ms)
-    assert timed.high_ms == pytest.approx(2 * best.predicted_latency_ms)  # the spread stays
+    assert timed.high_ms == pytest.approx(1.5 * best.predicted_latency_ms)  # the spread stays
     assert best.details["raw_median_ms"] == pytest.approx(3 * best.predicted_latency_ms)
     assert best.predicted_latency_ms >= 0.9 * asked["limits"]["latency_ms"]
 
@@ -358,8 +362,8 @@ def test_the_predictor_of_a_pool_ranks_known_accuracies_and_promises_no_more(tmp
     values = {"method": "binas", "space": "mbconv", "data": "random:classes=2,size=8,channels=1,count=640"}
     run = Run.create(tmp_path / "run", {}, {})
     configuration = Configuration(**values, options={"plan": "paper"})
-    plan = Binas(Context(configuration, run, Device.choose("cpu", 1))).plan
-    assert isinstance(plan, PaperPlan)
+    plan = Binas(Context(configuration, run, Device.choose("cpu", 1))).strategy
+    assert isinstance(plan, Supernet)
     problem = synthetic_problem(seed=0)
     problem = replace(problem, block_values=3 * problem.block_values, depth_values=3 * problem.depth_values)
     rng, log = np.random.default_rng(0), run.items("measure")
@@ -394,3 +398,91 @@ def test_the_centred_predictor_ranks_an_additive_accuracy_and_its_parts_rank_wor
     assert found["eq3"]["kendall"] > found["Q = 0"]["kendall"]
     constant = rank_correlations(estimates[0], replace(estimates[1]), estimates[0], tried, np.full((300, 2), 50.0))
     assert constant["centred"] == {"kendall": None, "spearman": None}
+
+
+# --- options of the fine-tuning: AutoAugment and the moving average of the weights ------------------------------------
+
+COLOUR = "random:classes=2,size=8,channels=3,count=60"
+STEPS = 6
+
+
+def prepared(folder: Path, data: str = COLOUR, **options: Any) -> Supernet:
+    """The method on a new run; without distillation no teacher is needed."""
+    values = {"method": "binas", "space": "mbconv", "data": data, "epochs": 2, "final_epochs": 2, "batch_size": 12}
+    configuration = Configuration(**values, options={"plan": "paper", "distill": 0.0, **options})
+    device = Device.choose("cpu", 1)
+    run = Run.create(folder, configuration.model_dump(), device.describe())
+    method = Binas(Context(configuration, run, device))
+    method.check()
+    assert isinstance(method.strategy, Supernet)
+    return method.strategy
+
+
+class Recorder:
+    """A supernet from which one network is cut out, and a bar that keeps the network's weights after every step."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.states = [self.state()]
+
+    def state(self) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+
+    def cut_out(self, architecture: Any) -> Network:
+        return self.network
+
+    def advance(self) -> None:
+        self.states.append(self.state())
+
+
+def tuned(method: Supernet) -> Recorder:
+    torch.manual_seed(0)
+    lightest = method.space.lightest()
+    recorder = Recorder(method.space.build(lightest, method.space.scale))
+    method.work.trained = recorder  # type: ignore[assignment]
+    one = ChosenNetwork(limits={}, architecture=str(lightest), predicted_accuracy=50.0, solver="none")
+    method._tune_one(one, "tuned", method.tuning_recipe(), recorder)
+    return recorder
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.2])
+def test_the_tuned_model_is_the_average_of_all_steps_if_asked(decay: float, tmp_path: Path) -> None:
+    recorder = tuned(prepared(tmp_path / "run", tune_ema=decay))
+    start, *states = recorder.states
+    assert len(states) == STEPS
+    saved = load_member(tmp_path / "run" / "artifacts" / "networks" / "tuned.safetensors").network.state_dict()
+    moved = 0
+    for name, value in start.items():
+        expected = value
+        for number, state in enumerate(states, 1):
+            d = min(decay, (1 + number) / (10 + number))
+            expected = d * expected + (1 - d) * state[name] if value.is_floating_point() else state[name]
+        assert torch.allclose(saved[name], expected, atol=1e-6), name
+        moved += not torch.allclose(saved[name].float(), states[-1][name].float(), atol=1e-6)
+    assert (moved > 0) == (decay > 0)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_autoaugment_is_added_to_the_augmentation_of_the_data(
+    asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, seen = Augmentation(crop=1, flip=True, cutout=2), []
+    monkeypatch.setattr(Augmentation, "default_for", lambda data: usual)
+    monkeypatch.setattr(supernet, "train", lambda network, batches, *_, **__: seen.append(batches))
+    method = prepared(tmp_path / "run", tune_autoaugment=asked)
+    tuned(method)
+    (batches,) = seen
+    assert batches.augment == Augmentation(1, True, 2, "cifar10" if asked else None)
+    assert method.work.batches(method._supernet_recipe()).augment == usual
+
+
+def test_a_real_tuning_with_autoaugment_and_a_moving_average_stays_finite(tmp_path: Path) -> None:
+    method = prepared(tmp_path / "run", tune_autoaugment=True, tune_ema=0.9)
+    recorder = tuned(method)
+    assert all(bool(value.isfinite().all()) for value in recorder.state().values())
+
+
+def test_a_decay_of_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="tune_ema"):
+        aw.search("binas", run=tmp_path / "run", data="digits", plan="paper", epochs=1, tune_ema=1.0)
+    assert not (tmp_path / "run").exists()
