@@ -20,7 +20,7 @@ from archwright.costs.measure import Timing, measure
 from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError
 from archwright.models import FORMAT, Classifier, Model, finite, load_member
-from archwright.runs.files import Json, inside, read_json, write_json
+from archwright.runs.files import Json, forget, inside, read_json, write_json
 from archwright.solvers.svgd import (
     Floats,
     average_test_error,
@@ -147,7 +147,8 @@ class Ensemble(Classifier):
         }
 
     def save(self, folder: Path | str) -> None:
-        """Write every member, then the list of them."""
+        """Write every member, then the list of them, which makes it an ensemble: never one of old and new members."""
+        forget(Path(folder) / MANIFEST)
         names = [f"{number}.safetensors" for number in range(len(self.members))]
         for name, member in zip(names, self.members, strict=True):
             member.save(Path(folder) / name)

@@ -28,6 +28,7 @@ from archwright.paths import check_output
 from archwright.proxies.engine import ScoreRequest, draw_batch, score_architectures, score_networks
 from archwright.proxies.score import Scores
 from archwright.references import DataRef, resolve
+from archwright.runs import disk
 from archwright.runs.progress import Progress, logged
 from archwright.runs.run import ItemLog, runs_root
 from archwright.spaces.base import Architecture, Space
@@ -254,7 +255,7 @@ def latency(
             progress=lambda done, total: bar.note(f"{done} of {total}"),
         )
     table.save(path)
-    log.unlink(missing_ok=True)
+    disk.remove(log)
     return Latencies(table, path, chosen)
 
 

@@ -83,7 +83,7 @@ def test_each_error_has_its_code_and_one_line(
 def test_something_unexpected_is_one_line_with_its_traceback_in_a_file(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("archwright.runs.run.survey_runs", partial(truediv, 1, 0))  # no line of a user's
+    monkeypatch.setattr("archwright.runs.index.list_folder", partial(truediv, 1, 0))  # no line of a user's
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     assert leave("runs", "list") == 1
     (line,) = capsys.readouterr().err.splitlines()

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archwright.errors import InputError
+from archwright.runs.files import save_figure
 
 Vector = NDArray[np.float64]
 
@@ -282,5 +283,5 @@ def plot_fig1(path: Path, steps: int = 3000) -> dict[str, tuple[float, float]]:
         axis.plot([1], [1], "r*", markersize=12, label="minimum (1, 1)")
         axis.set(title=f"Varying {title}", xlabel="alpha", ylabel="w")
         axis.legend(fontsize=7)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)
     return ends

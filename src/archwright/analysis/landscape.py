@@ -25,6 +25,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from archwright.errors import InputError
+from archwright.runs.files import save_figure
 
 Floats = NDArray[np.float64]
 NormPolicy = Literal["kept", "batch"]
@@ -297,6 +298,5 @@ def plot_landscapes(found: Mapping[str, Landscape], path: Path, what: str = "los
         surface.set_zlim(levels[0], levels[-1])
         surface.set_xlabel("a", fontsize=8)
         surface.set_ylabel("b", fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)

@@ -24,7 +24,7 @@ from archwright.data.request import DataRequest, load_data
 from archwright.effort import TRAINING, seconds_of
 from archwright.proxies.score import score
 from archwright.report.style import GENERATOR
-from archwright.runs.files import Json, write_atomic
+from archwright.runs.files import Json, save_figure, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Scale
@@ -250,4 +250,4 @@ def _plot_places(places: Mapping[str, Mapping[str, Placement]], path: Path) -> N
     figure = Figure(figsize=(4.2 * len(shown), 3.6), layout="constrained")
     for number, (name, place) in enumerate(shown, 1):
         plot_placement(figure.add_subplot(1, len(shown), number), name, place)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)

@@ -64,15 +64,19 @@ def runs() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_list(as_json: bool) -> None:
     """The runs in ./runs (or $ARCHWRIGHT_RUNS), oldest first."""
-    from archwright.cli.view import print_json, show_runs, status_of
-    from archwright.runs.run import survey_runs
-
-    found, damaged = survey_runs()
     if as_json:
-        rows = [{"run": str(run.folder), "status": status_of(run), **run.configuration} for run in found]
+        from archwright.cli.view import print_json
+        from archwright.runs.index import shown_status
+        from archwright.runs.run import survey_runs
+
+        found, damaged = survey_runs()
+        rows = [{"run": str(run.folder), "status": shown_status(run.folder), **run.configuration} for run in found]
         print_json({"runs": rows, "damaged": damaged})
     else:
-        show_runs(found, damaged)
+        from archwright.cli.show_runs import show_runs
+        from archwright.runs.index import list_folder
+
+        show_runs(*list_folder())
 
 
 @runs.command("show", epilog="Example: archwright runs show last")
@@ -80,7 +84,8 @@ def runs_list(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_show(run: str, as_json: bool) -> None:
     """What a run was asked, how far it is and what it found. RUN is a folder, a name or 'last'."""
-    from archwright.cli.view import print_json, show_run
+    from archwright.cli.show_runs import show_run
+    from archwright.cli.view import print_json
     from archwright.runs.run import find_run
 
     found = find_run(run)

@@ -6,13 +6,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from archwright.errors import ArchwrightError
 from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
 
 if TYPE_CHECKING:
     from archwright.models import Prediction
-    from archwright.runs.run import Run
     from archwright.search.answer import Answer, Beside
     from archwright.search.limited import TimedAgain
 
@@ -148,63 +146,3 @@ def show_predictions(predictions: Sequence[Prediction]) -> None:
         rest = ", ".join(f"{name} {100 * p:.1f} %" for name, p in one.top[1:])
         rows.append((one.image, one.label, f"{100 * one.probability:.1f} %", rest))
     show_table(("image", "class", "probability", "then"), rows)
-
-
-def status_of(run: Run) -> str:
-    """Its status; ``damaged`` where its files do not say."""
-    try:
-        return run.status()
-    except (ArchwrightError, OSError):
-        return "damaged"
-
-
-def show_runs(runs: Sequence[Run], damaged: Sequence[str]) -> None:
-    """One row a run, and one line for each folder whose run cannot be read."""
-    rows = []
-    for run in runs:
-        c = run.configuration
-        source = str(c.get("data") or c.get("benchmark") or "")
-        try:
-            answer, status = run.stage_result("answer"), run.status()
-            found = answer["best"].get("accuracy") if answer else None
-            own = answer is not None and answer["best"].get("accuracy_on") == OWN_FUNCTION
-            accuracy = "" if found is None else f"{found:.2f}" + " %" * (not own)
-        except (ArchwrightError, OSError, LookupError, TypeError, ValueError):  # the run is there; its answer is not
-            status, accuracy = "damaged", ""
-        rows.append(
-            (
-                run.folder.name,
-                status,
-                c.get("method", "?"),
-                c.get("space", "?"),
-                source,
-                str(c.get("seed", "?")),
-                accuracy,
-            )
-        )
-    if rows:
-        show_table(("run", "status", "method", "space", "data", "seed", "accuracy"), rows)
-    elif not damaged:
-        say("No runs here. Start one with: archwright search random --data digits")
-    for text in damaged:
-        say(f"Not readable: {text}")
-
-
-def show_run(run: Run) -> None:
-    """Configuration, events and answer of one run."""
-    from archwright.runs.run import resume_command, told
-
-    events, status = run.events(), run.status()
-    say(f"{run.folder}: {status}")
-    show_table(
-        ("setting", "value"),
-        [(name, str(value)) for name, value in run.configuration.items() if value not in (None, {}, False)],
-    )
-    plan = run.header.get("plan", [])
-    for number, stage in enumerate(plan, 1):
-        state = "to do" if run.stage_result(stage["name"]) is None else "done"
-        say(f"stage {number} of {len(plan)}: {stage['title']}: {state}")
-    for event in events:
-        say(told(event))
-    if status == "stopped":
-        say(f"Continue with: {resume_command(run.folder)}")

@@ -29,6 +29,7 @@ from torch import nn
 from archwright.costs.additive import StagedCosts, staged_costs
 from archwright.costs.measure import Latency, Stopwatch, Timing, device_name, versions
 from archwright.errors import InputError
+from archwright.runs import disk
 from archwright.runs.files import JsonLines, read_json, write_json
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Architecture
@@ -238,7 +239,7 @@ def measure_table(
         correction = fit_correction(_predicted(table, fitted_on), _medians(times, fitted_on))
     except InputError:
         if log:
-            log.unlink(missing_ok=True)  # the same measurements would fail again
+            disk.remove(log)  # the same measurements would fail again
         raise
     table = table.model_copy(update={"correction": correction})
     if not tried_on:

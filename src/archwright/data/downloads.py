@@ -11,6 +11,7 @@ import requests
 
 from archwright.errors import InputError
 from archwright.paths import user_path
+from archwright.runs import disk
 
 CACHE_VARIABLE = "ARCHWRIGHT_CACHE"
 
@@ -62,19 +63,19 @@ def fetch(file: RemoteFile, cache_dir: Path | None) -> Path:
 def _download(file: RemoteFile, path: Path) -> None:
     """Fetch into ``NAME.part``, continuing one that was cut off where the server can, and rename it once checked."""
     part = path.with_name(f"{path.name}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(path.parent)
     done = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={done}-"} if done else {}
     with requests.get(file.url, headers=headers, stream=True, timeout=30) as answer:
         if answer.status_code != requests.codes.requested_range_not_satisfiable:  # else the part is already whole
             answer.raise_for_status()
             continued = answer.status_code == requests.codes.partial_content
-            with part.open("ab" if continued else "wb") as output:
+            with disk.Writer(disk.append(part) if continued else disk.create(part)) as output:
                 received = sum(output.write(chunk) for chunk in answer.iter_content(1 << 16))
             if received < int(answer.headers.get("Content-Length", 0)):
                 raise OSError(f"the connection ended after {received} bytes")
     found = pooch.file_hash(str(part), alg="md5")
     if found != file.md5:
-        part.unlink()
+        disk.remove(part)
         raise ValueError(f"its MD5 is {found}, not {file.md5}")
-    part.replace(path)
+    disk.rename(part, path)

@@ -7,7 +7,6 @@ Plain arrays in an ``.npz`` archive, read without pickle: ``x_PART`` (n,C,H,W) u
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from archwright.data.image_data import ImageData, Split
 from archwright.data.preprocessing import Preprocessing
 from archwright.data.raw import MemoryPixels
 from archwright.errors import InputError
+from archwright.runs.files import atomic_file
 from archwright.strict import parse_json
 
 PARTS = ("train", "validation", "test")
@@ -43,16 +43,8 @@ def keep(data: ImageData, path: Path) -> None:
         arrays[f"x_{name}"], arrays[f"y_{name}"] = part.pixels(np.arange(len(part))).numpy(), part.labels
     about = {"spec": data.spec, "name": data.name, "fingerprint": data.fingerprint, "skipped": list(data.skipped)}
     arrays["about"] = np.array(json.dumps(about))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("wb") as file:
-            _write_archive(file, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        _write_archive(file, arrays)
 
 
 def _write_archive(file: IO[bytes], arrays: Mapping[str, Any]) -> None:

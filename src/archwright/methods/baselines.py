@@ -35,6 +35,7 @@ class RandomSearch(ProposalSearch):
     """Distinct random architectures; the best evaluated one is the answer."""
 
     name = "random"
+    remembers = False
 
     @property
     def batch(self) -> int:
@@ -73,6 +74,7 @@ class Evolution(ProposalSearch):
     """Regularised evolution: the ``population`` youngest are alive; a child is a mutation of a tournament's winner."""
 
     name = "evolution"
+    remembers = False
     Options: ClassVar[type[Options]] = EvolutionOptions
     options: EvolutionOptions
 

@@ -36,7 +36,7 @@ from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Item, run_items
-from archwright.runs.files import Json, write_atomic
+from archwright.runs.files import Json, save_figure, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.search.answer import Found, LossRound, Term
@@ -558,6 +558,4 @@ def plot_polynomial(polynomial: Polynomial, names: Sequence[str], path: Path) ->
     axes.set_yticks(range(len(terms)), labels, fontsize=7)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlabel("Fourier coefficient of the loss (blue: lower loss when on, or when both are alike)", fontsize=8)
-    scratch = path.with_name(f".{path.name}")
-    figure.savefig(scratch, format="png", dpi=110)
-    scratch.replace(path)
+    save_figure(figure, path)

@@ -19,6 +19,7 @@ from pydantic import Field
 
 from archwright.data import Batches
 from archwright.errors import InfeasibleError, InputError
+from archwright.runs import checkpoints
 from archwright.runs.checkpoints import Checkpoints
 from archwright.search.answer import ScoredEnsemble
 from archwright.search.context import Context
@@ -33,8 +34,6 @@ from archwright.supernets.posterior import Sampler
 SamplerName = Literal["svgd-rd", "mc", "uniform", "nes-rs", "deep"]
 DELTAS = (-0.75, -0.5, 0.0, 0.5, 1.0)
 """Grid of delta; at -1 particles climb to the same mode, and below, where the thesis goes, they attract each other."""
-KEPT_SECONDS = 30.0
-"""Least time between two savings of predictions."""
 TRIES = {"svgd-rd": 20}
 MOST_TRIES = 500
 """How many ensembles are drawn for one that can be used; SVGD-RD takes longer than a draw."""
@@ -89,7 +88,7 @@ class Inherited:
         if text not in self.known:
             weights = self.supernet.one_hot(architecture, self.batches.device)
             self.known[text] = predict(self.supernet, weights, self.batches, BATCH)
-            if self.store is not None and time.monotonic() - self._saved > KEPT_SECONDS:
+            if self.store is not None and time.monotonic() - self._saved > checkpoints.SECONDS:
                 self.store.save(len(self.known), self.known)
                 self._saved = time.monotonic()
             self.seen()

@@ -20,7 +20,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
 from archwright.costs.measure import Timing
@@ -31,7 +30,7 @@ from archwright.methods.gradients import GradientSearch
 from archwright.methods.rarts import fused_rarts_step, rarts_step
 from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult, timing_on
 from archwright.references import SpaceRef
-from archwright.runs.files import Json, load_weights, read_metadata, write_atomic
+from archwright.runs.files import Json, load_weights, read_metadata, save_weights, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
 from archwright.search.configuration import OF_TABLES, AbsolutePath
@@ -353,7 +352,7 @@ class RartsWidth(GradientSearch):
         scores = problem.alpha.get(detached=True)["scores"].cpu()
         facts = {"network": self.options.network, "fingerprint": str(self.context.task.data.fingerprint)}
         state = {name: one.detach().cpu().contiguous() for name, one in middle(copies).state_dict().items()}
-        write_atomic(self.context.run.artifact(SCORED), safetensors_bytes(state, metadata=facts))
+        save_weights(self.context.run.artifact(SCORED), state, facts)
         importance = self.removal.relative(scores.abs().numpy()).tolist()
         if self.options.optimiser == "random":
             importance = self.context.rng("random channels").random(self.scores.total).tolist()

@@ -94,6 +94,8 @@ class Contributions:
         mpl.use("Agg")
         import matplotlib.pyplot as plt
 
+        from archwright.runs.files import save_figure  # brings torch, which predicting needs nothing of
+
         tables = self.by_stage()
         figure, axes = plt.subplots(1, len(tables), figsize=(2.6 * len(tables), 2.6), sharey=True, squeeze=False)
         for axis, (name, (gain, error)) in zip(axes[0], tables.items(), strict=True):
@@ -103,8 +105,7 @@ class Contributions:
             axis.set_xlabel("stage", fontsize=8)
         axes[0, 0].set_ylabel("accuracy points", fontsize=8)
         figure.tight_layout()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110)
+        save_figure(figure, path)
         plt.close(figure)
 
 

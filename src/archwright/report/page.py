@@ -24,6 +24,7 @@ from archwright.report.charts import Mark, bars, lines, scatter
 from archwright.report.columns import accuracy_text, latency_text, model_note, model_table
 from archwright.report.front import cost_label, front_chart, has_all
 from archwright.report.insights import insights
+from archwright.report.story import Reader, Story
 from archwright.report.style import page
 from archwright.runs.files import Json, reading, write_atomic
 from archwright.runs.run import Run, resume_command
@@ -44,8 +45,6 @@ DRAWN = ("polynomial.png", "diagnostics.png")
 """Pictures of what the page draws itself; they are linked."""
 WORDS = {"contributions.png": "bars of the accuracy that each design decision gains in every stage, with two errors"}
 """What pictures show, for those who cannot see them; of others only the name is known."""
-MOST_LINES = 6
-"""Trainings shown in one chart: the latest ones."""
 
 
 def report_run(folder: Path) -> Path:
@@ -72,12 +71,12 @@ def report_comparison(folders: Sequence[Path], path: Path) -> Path:
     return path
 
 
-def run_page(run: Run) -> str:
-    """The whole HTML page of a run, finished or not."""
+def run_page(run: Run, story: Story | None = None) -> str:
+    """The whole HTML page of a run, finished or not; ``story`` is what its events tell, where that is known already."""
     asked = run.configuration
     title = title_of(asked)
     answer = Answer.read(run.folder) if run.status() == "finished" else None
-    events = run.events()
+    story = Reader(run).read() if story is None else story
     parts = [f"<h1>{escape(title)}</h1>", _wish(asked)]
     parts += _found(run, answer) if answer is not None else [_under_way(run)]
     if answer is not None:
@@ -91,10 +90,10 @@ def run_page(run: Run) -> str:
         ]
         parts.append(section("Why", insights(run, answer)))
     parts += [
-        search_section(run, events),
-        diagnostics_section(events),
+        search_section(run, story),
+        diagnostics_section(story),
         _pictures(run),
-        _times(run, events),
+        _times(run, story),
         _asked(run),
     ]
     return page(escape(title), "".join(part for part in parts if part))
@@ -296,63 +295,35 @@ def _thinned(text: str) -> str:
     return bars(rows, max(row[1] for row in rows)) if rows else ""
 
 
-def search_section(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
+def search_section(run: Run, story: Story) -> str:
     """Evaluations so far, and the trainings epoch by epoch, as HTML.
 
     Args:
         run: whose evaluations are drawn.
-        events: of the run, with the losses of its trainings.
+        story: what its events tell, with the losses of its trainings.
     """
     body = ""
-    seen = _evaluations(run)
-    if len(seen) > 1:
-        best = [max(seen[: number + 1]) for number in range(len(seen))]
-        series = {
-            "each evaluation": list(enumerate(seen, 1)),
-            "best so far": list(enumerate(best, 1)),
-        }
+    if len(story.evaluations.points) > 1:
+        series = {"each evaluation": story.evaluations.points, "best so far": story.best.points}
         own = bool(run.configuration.get("evaluate"))
         body += lines("evaluations", series, "evaluation", "score" if own else "accuracy (%)")
-    trainings: dict[str, list[tuple[float, float]]] = {}
-    for event in events:
-        if event["kind"] == "epoch" and isinstance(event.get("loss"), int | float) and "epoch" in event:
-            which = [
-                str(value) for key, value in event.items() if isinstance(value, str) and key not in ("kind", "stage")
-            ]
-            name = " ".join([str(event.get("stage", "")), *which])
-            trainings.setdefault(name, []).append((event["epoch"] + 1, event["loss"]))
-    latest = dict(list(trainings.items())[-MOST_LINES:])
-    if any(len(points) > 1 for points in latest.values()):
-        hidden = len(trainings) - len(latest)
-        note = f'<p class="soft">{hidden} earlier trainings are not drawn.</p>' if hidden else ""
-        body += lines("training loss by epoch", latest, "epoch", "training loss") + note
+    losses = {name: curve.points for name, curve in story.trainings.items()}
+    if any(len(points) > 1 for points in losses.values()):
+        note = f'<p class="soft">{story.hidden:,} earlier trainings are not drawn.</p>' if story.hidden else ""
+        body += lines("training loss by epoch", losses, "epoch", "training loss") + note
     return section("The search", body)
 
 
-def _evaluations(run: Run) -> list[float]:
-    """Accuracies in the order in which they were recorded."""
-    path = run.folder / "items" / "search.jsonl"
-    if not path.is_file():
-        return []
-    results = run.items("search").done.values()
-    found = [one.get("accuracy") for one in results if isinstance(one, dict)]
-    return [float(value) for value in found if isinstance(value, int | float)]
-
-
-def diagnostics_section(events: Sequence[Mapping[str, Json]]) -> str:
+def diagnostics_section(story: Story) -> str:
     """What a differentiable search says of itself each epoch."""
-    records = {event["epoch"]: event for event in events if event["kind"] == "diagnostics"}
-    if len(records) < 2:
-        return ""
-    shares: dict[str, list[tuple[float, float]]] = {}
-    entropies: dict[str, list[tuple[float, float]]] = {}
-    for epoch, record in sorted(records.items()):
-        for name, state in record.get("cells", {}).items():
-            entropies.setdefault(name, []).append((epoch + 1, state["entropy"]))
-            if "skip_share" in state:
-                shares.setdefault(name, []).append((epoch + 1, state["skip_share"]))
-    body = lines("entropy of the decisions", entropies, "epoch", "entropy (nats)") if entropies else ""
-    body += lines("share of skip connections", shares, "epoch", "skip share") if shares else ""
+    body = ""
+    for title, curves, unit in (
+        ("entropy of the decisions", story.entropies, "entropy (nats)"),
+        ("share of skip connections", story.skip_shares, "skip share"),
+    ):
+        series = {name: curve.points for name, curve in curves.items()}
+        if any(len(points) > 1 for points in series.values()):
+            body += lines(title, series, "epoch", unit)
     return section("Diagnostics", body)
 
 
@@ -377,32 +348,13 @@ def _pictures(run: Run) -> str:
     return section("Plots", "".join(found))
 
 
-def _times(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
+def _times(run: Run, story: Story) -> str:
     """Seconds of every stage, over all sessions."""
-    spent = seconds_of_stages(events)
+    spent = story.seconds()
     titles = {one["name"]: one["title"] for one in run.header.get("plan", [])}
     most = max(spent.values(), default=0.0)
     rows = [(titles.get(name, name), seconds, duration(seconds), False) for name, seconds in spent.items()]
     return section("Time", bars(rows, most) if rows else "")
-
-
-def seconds_of_stages(events: Sequence[Mapping[str, Json]], now: float | None = None) -> dict[str, float]:
-    """Seconds by the stage's name, over all sessions.
-
-    Args:
-        events: of a run, in their order.
-        now: seconds since the epoch until which a stage under way counts; None leaves it out.
-    """
-    spent: dict[str, float] = {}
-    current, since = "", 0.0
-    for event in events:
-        if event["kind"] in ("stage", "interrupted", "finished", "started"):
-            if current:
-                spent[current] = spent.get(current, 0.0) + event["time"] - since
-            current, since = (event["name"], event["time"]) if event["kind"] == "stage" else ("", 0.0)
-    if current and now is not None:
-        spent[current] = spent.get(current, 0.0) + max(0.0, now - since)
-    return spent
 
 
 def _asked(run: Run) -> str:

@@ -20,7 +20,7 @@ from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
 from archwright.registry import Entry, Registry
-from archwright.runs.files import Json, write_json
+from archwright.runs.files import Json, save_figure, write_json
 from archwright.runs.progress import Progress
 from archwright.runs.run import runs_root
 from archwright.runs.stop import raise_on_signals
@@ -319,6 +319,5 @@ def plot_rows(rows: Sequence[Row], title: str, path: Path) -> None:
         axis.set_ylim(-0.7, len(shown) - 0.3)
     figure.suptitle(f"{title}: ours (blue, with deviation) and the paper's (red cross)", fontsize=9)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)

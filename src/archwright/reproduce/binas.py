@@ -21,7 +21,7 @@ from archwright.data.request import load_data
 from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import read_json
+from archwright.runs.files import read_json, save_figure
 from archwright.search.answer import Answer
 from archwright.solvers import Solution, StagedChoice, StagedProblem, evolution, frank_wolfe, milp, pareto
 from archwright.solvers.synthetic import synthetic_problem
@@ -158,8 +158,7 @@ def _plot_curves(taus: dict[str, Floats], path: Path) -> None:
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)
 
 

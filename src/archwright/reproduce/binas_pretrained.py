@@ -35,7 +35,7 @@ from archwright.pretrained import DEFAULT
 from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import Json
+from archwright.runs.files import Json, atomic_file
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
@@ -120,18 +120,16 @@ def written(name: str, folder: Path) -> str:
         for label, number in product(range(PHOTO_CLASSES), range(PHOTOS_EACH)):
             path = folder / "images" / str(names[label]) / f"{number:03d}.jpg"
             if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
                 photo = Image.fromarray(images[np.flatnonzero(labels == label)[number]])
-                photo.resize((PHOTO_SIDE, PHOTO_SIDE), Image.Resampling.BICUBIC).save(path, quality=92)
+                with atomic_file(path) as file:
+                    photo.resize((PHOTO_SIDE, PHOTO_SIDE), Image.Resampling.BICUBIC).save(file, "JPEG", quality=92)
         return f"folder:{folder / 'images'}"
     path = folder / "images.npz"
     if not path.exists():
         chosen = np.concatenate([np.flatnonzero(labels == label)[:CIFAR_EACH] for label in range(len(names))])
         part = {"x_train": images[chosen], "y_train": labels[chosen], "class_names": np.array(names)}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name("aside.npz")
-        np.savez(aside, **part, x_test=test[0][:CIFAR_TEST], y_test=test[1][:CIFAR_TEST])
-        aside.rename(path)
+        with atomic_file(path) as file:
+            np.savez(file, **part, x_test=test[0][:CIFAR_TEST], y_test=test[1][:CIFAR_TEST])
     return f"npz:{path}"
 
 

@@ -26,7 +26,7 @@ from archwright.analysis.bilevel import (
 from archwright.execution.base import Item, run_items
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import Json, read_json, write_json
+from archwright.runs.files import Json, read_json, save_figure, write_json
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.spaces.nasbench201 import NASBENCH201
@@ -278,8 +278,7 @@ def _plot_collapse(shares: Mapping[tuple[str, bool], Mapping[int, float]], path:
     axis.set_ylim(-0.03, 1.03)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 # --- Table 2 ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
+from archwright.runs.files import atomic_file
 from archwright.search.answer import Answer
 
 DEFAULT_SEEDS = 3
@@ -190,10 +191,8 @@ def _images(settings: Settings) -> str:
         return images.spec
     path = settings.folder / "images.npz"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         with np.load(Path(images.source.argument)) as arrays:
             kept = {name: arrays[name][:IMAGES] if "train" in name else arrays[name] for name in arrays.files}
-        aside = path.with_suffix(".aside.npz")
-        np.savez(aside, **kept)
-        aside.replace(path)
+        with atomic_file(path) as file:
+            np.savez(file, **kept)
     return f"npz:{path}"

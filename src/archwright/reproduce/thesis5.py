@@ -27,6 +27,7 @@ from archwright.methods.nesbs_ensembles import DELTAS, Inherited, distinct, gree
 from archwright.models import Model, load_member
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished, name_of
+from archwright.runs.files import save_figure
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
 from archwright.search.engine import reopened
@@ -563,6 +564,5 @@ def _plot_particles(log_terms: Callable[[Floats], Floats], particles: dict[str, 
         panel.set_title(label, fontsize=8)
         panel.tick_params(labelsize=6)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)

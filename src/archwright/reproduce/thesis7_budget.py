@@ -23,6 +23,7 @@ from archwright.reproduce.thesis7 import (
     table_search,
     tests_of,
 )
+from archwright.runs.files import save_figure
 from archwright.search.evaluator import Evaluated
 from archwright.search.proposals import Propose
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
@@ -115,5 +116,4 @@ def plot_curves(curves: dict[str, NDArray[np.float64]], path: Path) -> None:
     axes.set_ylim(top=min(axes.get_ylim()[1], 12))
     axes.legend()
     axes.grid(alpha=0.3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)

@@ -2,28 +2,33 @@
 
 Everything a run keeps is written through this module, so that a kill or a full disk at any moment leaves the previous
 state readable. Loading executes nothing: a checkpoint is safetensors with the tree's JSON skeleton in its header. It
-knows nothing of runs, stages or networks.
+knows nothing of runs, stages or networks. Torch is imported where tensors are: who lists runs does not wait for it.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as safetensors_bytes
 
 from archwright.errors import ArchwrightError, InputError, RunError
 from archwright.paths import odd_kind, open_plain, read_plain, refuse_odd
+from archwright.runs import disk
 from archwright.strict import parse_json
+
+if TYPE_CHECKING:
+    import torch
 
 Json: TypeAlias = Any
 Tree: TypeAlias = Any
@@ -32,21 +37,38 @@ Tree: TypeAlias = Any
 _MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__", "__pairs__"
 
 
+ASIDE = re.compile(r"\..+\.\d+\.tmp")
+"""Names of files that are written aside: what they are to be called and the number of the process."""
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write ``data`` aside and rename it into place, so that ``path`` is never half-written."""
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic_file(path: Path, lasting: bool = True) -> Iterator[disk.Writer]:
+    """A file to write, which gets the name ``path`` when it is whole; after an error ``path`` is as it was.
+
+    Args:
+        path: of the file.
+        lasting: wait for the disk, so that it survives a power cut; not needed for what is of use for the moment.
+    """
     refuse_odd(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        with disk.Writer(disk.create(aside)) as file:
+            yield file
+            if lasting:
+                disk.sync(file.fileno())
+        disk.rename(aside, path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        disk.remove(aside)
         raise
-    sync_folder(path.parent)
+    if lasting:
+        disk.sync_folder(path.parent)
 
 
 def share_file(source: Path, target: Path) -> None:
@@ -55,23 +77,34 @@ def share_file(source: Path, target: Path) -> None:
     For files that are complete: what is written to one of them later may or may not be in the other. A target that is
     already there stays.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(target.parent)
     try:
-        os.link(source, target)
+        disk.link(source, target)
     except FileExistsError:
         return
     except OSError:
         write_atomic(target, source.read_bytes())
-    sync_folder(target.parent)
+    disk.sync_folder(target.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside ``folder`` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def forget(path: Path) -> None:
+    """Remove a file, or nothing where there is none, so that no power cut brings it back."""
+    if path.exists():
+        disk.remove(path)
+        disk.sync_folder(path.parent)
+
+
+def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
+    """Draw a matplotlib figure and write it, atomically, in the format that the name of ``path`` ends with.
+
+    Args:
+        figure: what is drawn.
+        path: of the file.
+        dpi: dots an inch.
+    """
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi)
+    write_atomic(path, drawn.getvalue())
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -80,9 +113,16 @@ def inside(folder: Path, name: str) -> Path:
     Every name that is read from a run's own files goes through here: the run may come from somebody else.
     """
     path = folder / name
-    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+    if "\0" in name or not (_has_no_turn(folder, name) or path.resolve().is_relative_to(folder.resolve())):
         raise RunError(f"expected a path inside {folder}, got {name!r}, which leads out of it.")
     return path
+
+
+def _has_no_turn(folder: Path, name: str) -> bool:
+    """Whether the way from ``folder`` to ``name`` goes down only, without links: then nothing has to be resolved."""
+    parts = name.split("/")
+    ways = (f"{folder}/{'/'.join(parts[: depth + 1])}" for depth in range(len(parts)))
+    return not {"", ".", ".."} & set(parts) and not any(os.path.islink(way) for way in ways)  # noqa: PTH114 - fast
 
 
 def write_json(path: Path, value: Json) -> None:
@@ -150,6 +190,13 @@ def _checksum(value: Json) -> str:
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
+class Place(NamedTuple):
+    """Where a reader of a log is: behind so many lines, which have so many bytes."""
+
+    lines: int = 0
+    bytes: int = 0
+
+
 class JsonLines:
     """An append-only log of JSON objects, one a line; a line cut short by a crash is dropped at the next opening.
 
@@ -163,43 +210,52 @@ class JsonLines:
 
     def append(self, record: dict[str, Json]) -> None:
         """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         kept = {**record, "checksum": _checksum(record)} if self.sealed else record
         line = (strict_json(kept) + "\n").encode()
-        with self.path.open("ab", buffering=0) as file:  # a buffer would try to write the rest again on closing
-            start = self._whole_bytes()
-            if file.tell() != start:
-                file.truncate(start)
+        new = not self.path.exists()
+        if new:
+            disk.make_folder(self.path.parent)
+        with disk.Writer(disk.append(self.path)) as file:
+            size, start = os.fstat(file.fileno()).st_size, _whole_bytes(file.fileno())
+            if size != start:
+                disk.cut(file.fileno(), start)
             try:
-                while line:
-                    line = line[file.write(line) :]
-                os.fsync(file.fileno())
+                file.write(line)
+                disk.sync(file.fileno())
             except OSError:
-                os.truncate(self.path, start)
+                disk.cut(file.fileno(), start)
                 raise
-
-    def _whole_bytes(self) -> int:
-        """Length of the file up to the end of its last whole line."""
-        size = self.path.stat().st_size
-        with self.path.open("rb") as file:
-            end = size
-            while end > 0:
-                begin = max(0, end - 4096)
-                file.seek(begin)
-                newline = file.read(end - begin).rfind(b"\n")
-                if newline >= 0:
-                    return begin + newline + 1
-                end = begin
-        return 0
+        if new:
+            disk.sync_folder(self.path.parent)
 
     def __iter__(self) -> Iterator[dict[str, Json]]:
+        for record, _ in self.after(Place()):
+            yield record
+
+    def after(self, place: Place) -> Iterator[tuple[dict[str, Json], Place]]:
+        """The records behind ``place``, each with its own, from which a later look goes on."""
+        for line, here in self._whole_lines(place):
+            yield self._read(line, here.lines), here
+
+    def tail(self, count: int) -> tuple[list[dict[str, Json]], int]:
+        """The last ``count`` records, and how many there are; only these are read as JSON."""
+        last, here = deque[tuple[bytes, int]](maxlen=count), Place()
+        for line, here in self._whole_lines(Place()):
+            last.append((line, here.lines))
+        return [self._read(line, number) for line, number in last], here.lines
+
+    def _whole_lines(self, place: Place) -> Iterator[tuple[bytes, Place]]:
+        """Lines behind ``place``, without one that was cut short."""
         if not self.path.exists():
             return
+        number, offset = place
         with open_plain(self.path) as file:
-            for number, line in enumerate(file, 1):
+            file.seek(offset)
+            for line in file:
                 if not line.endswith(b"\n"):
                     return
-                yield self._read(line, number)
+                number, offset = number + 1, offset + len(line)
+                yield line, Place(number, offset)
 
     def _read(self, line: bytes, number: int) -> dict[str, Json]:
         try:
@@ -213,8 +269,22 @@ class JsonLines:
         return record
 
 
+def _whole_bytes(descriptor: int) -> int:
+    """Length of a file up to the end of its last whole line."""
+    end = os.fstat(descriptor).st_size
+    while end > 0:
+        begin = max(0, end - 4096)
+        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
+
+
 def save_tree(path: Path, tree: Tree) -> None:
     """Write ``tree``, of tensors and scalars, as one safetensors file at ``path``, atomically."""
+    from safetensors.torch import save as safetensors_bytes
+
     tensors: dict[str, torch.Tensor] = {}
     skeleton = json.dumps(_pack(tree, tensors))
     data = safetensors_bytes(tensors, metadata={"tree": skeleton})
@@ -246,6 +316,24 @@ def stored_elements(path: Path) -> int:
     """How many numbers a plain safetensors file holds, from its header alone."""
     with _opened(path) as file:
         return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 - no mapping
+
+
+def save_weights(path: Path, state: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and text metadata as a plain safetensors file, atomically; the same content is the same bytes.
+
+    The library writes metadata in an order of the moment; here it is sorted.
+    """
+    from safetensors.torch import save as safetensors_bytes
+
+    data = safetensors_bytes(dict(state), metadata=dict(metadata))
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    with atomic_file(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(memoryview(data)[8 + size :])
 
 
 def load_weights(module: torch.nn.Module, path: Path) -> None:
@@ -289,6 +377,8 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _pack(node: Tree, tensors: dict[str, torch.Tensor]) -> Json:
+    import torch
+
     if isinstance(node, torch.Tensor | np.ndarray):
         name = str(len(tensors))
         is_array = isinstance(node, np.ndarray)

@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from archwright.errors import InputError
 from archwright.log import logger
-from archwright.runs.files import strict_json
+from archwright.runs import disk
+from archwright.runs.files import atomic_file, strict_json
 from archwright.terminal import visible
 
 if TYPE_CHECKING:
@@ -197,11 +197,12 @@ class KeptProgress(Progress):
         """Keep the present state of all bars; without any, no file."""
         self._written = time.monotonic()
         path = self._run.folder / FILE
-        with suppress(OSError):
+        with suppress(OSError, InputError):
             if self._bars:
-                _replace(path, strict_json({"bars": [bar.state for bar in self._bars]}))
+                with atomic_file(path, lasting=False) as file:
+                    file.write(strict_json({"bars": [bar.state for bar in self._bars]}).encode())
             else:
-                path.unlink(missing_ok=True)
+                disk.remove(path)
 
 
 class _KeptBar(Bar):
@@ -218,9 +219,3 @@ class _KeptBar(Bar):
         self._shown.note(text)
         self.state["note"] = text
         self._progress.moved()
-
-
-def _replace(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    aside.write_text(text)
-    aside.replace(path)

@@ -14,6 +14,7 @@ from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
 from archwright.references import refer
+from archwright.runs import disk
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import KeptProgress, Progress, logged
 from archwright.runs.run import Run, new_folder, resume_command, runs_root
@@ -216,7 +217,7 @@ def _forget_latencies(method: Method) -> None:
     limits = method.limits
     with run.locked():
         for name in method.timed_items:
-            (run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
+            disk.remove(run.folder / "items" / f"{name}.jsonl")
         run.reopen({"limits": limits}, stages)
 
 
@@ -250,8 +251,10 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
 
 
 def _say_differences(context: Context) -> None:
-    """What is not as it was when the run stopped: the machine, and checkpoints that were damaged since."""
+    """What is not as it was when the run stopped: who held it, the machine, and checkpoints damaged since."""
     run, before = context.run, context.run.header["machine"]
+    if run.left_by is not None:
+        context.progress.say(f"Note: left behind by {run.left_by}.")
     for name, value in context.device.describe().items():
         if before.get(name) != value:
             text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
@@ -267,7 +270,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
     context = method.context
     run = context.run
     with run.locked(), context.stop.on_signals(), context.executor:
-        run.stop_file.unlink(missing_ok=True)  # meant for a session that ended before it saw it
+        disk.remove(run.stop_file)  # meant for a session that ended before it saw it
         context.stop.watch(run.stop_file)
         run.event("started", threads=context.device.threads)
         context.progress = KeptProgress(context.progress, run)

@@ -31,6 +31,7 @@ from archwright.ensembles import Ensemble
 from archwright.errors import InputError, missing_extra
 from archwright.export import has_onnx
 from archwright.models import load_model
+from archwright.runs import disk
 from archwright.runs.files import Json, inside, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
@@ -439,7 +440,7 @@ class LimitedSearch(Method):
             if source.exists():
                 write_atomic(run.artifact(f"best{suffix}"), source.read_bytes())
             else:
-                run.artifact(f"best{suffix}").unlink(missing_ok=True)  # of an answer before
+                disk.remove(run.artifact(f"best{suffix}"))  # of an answer before
 
 
 # --- for strategies ---------------------------------------------------------------------------------------------------

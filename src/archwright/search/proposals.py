@@ -41,6 +41,10 @@ class ProposalSearch(SearchMethod):
 
     uses: ClassVar[frozenset[str]] = SearchMethod.uses | OF_WORK | OF_EVALUATIONS
 
+    remembers: ClassVar[bool] = True
+    """Whether a proposal may depend on earlier ones other than by their evaluations: then a study that is opened again
+    lets the method propose all of them once more, in turn, which takes its time."""
+
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The architecture to evaluate next; a function of its arguments and the seed alone.

@@ -10,11 +10,10 @@ import json
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
 from archwright.errors import InputError
-from archwright.runs.files import load_weights, read_metadata, write_atomic
+from archwright.runs.files import load_weights, read_metadata, save_weights
 from archwright.strict import parse_json
 
 FILE_NAME = "supernet.safetensors"
@@ -44,7 +43,7 @@ def save_supernet(supernet: Supernet, fingerprint: str, path: Path) -> None:
     """
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in supernet.state_dict().items()}
     facts = {**supernet.identity(), "data": fingerprint}
-    write_atomic(path, safetensors_bytes(state, metadata={"supernet": json.dumps(facts)}))
+    save_weights(path, state, {"supernet": json.dumps(facts)})
 
 
 def load_supernet(path: Path, supernet: S, fingerprint: str) -> S:

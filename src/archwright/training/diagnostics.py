@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from archwright.runs.files import save_figure
 from archwright.spaces.cell_space import CellSpace
 from archwright.training import Position
 from archwright.training.bilevel import Problem, WeightCopy, norm, sums
@@ -143,4 +144,4 @@ def plot_diagnostics(records: Sequence[Mapping[str, Any]], path: Path) -> None:
     }
     draw(axes[5], f"skip share (warning above {COLLAPSE_SHARE:.0%})", shares)
     axes[5].set_ylim(-0.05, 1.05)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from archwright.errors import DivergedError, InputError, RunError
+from archwright.runs import checkpoints as kept
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.stop import Stop
 from archwright.training.meter import Meter
@@ -67,7 +68,7 @@ def drive(
     steps_per_epoch: int,
     seed: int,
     checkpoints: CheckpointStore | None = None,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_seconds: float | None = None,
     stop: Stop | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,
@@ -87,7 +88,8 @@ def drive(
         steps_per_epoch: steps in each of them.
         seed: of the draws inside a step.
         checkpoints: where to keep the state; also written after the last step, so a finished training is not repeated.
-        checkpoint_seconds: least time between two checkpoints; 0 writes one after every step.
+        checkpoint_seconds: least time between two checkpoints, by default :data:`archwright.runs.checkpoints.SECONDS`;
+            0 writes one after every step.
         stop: polled before every step; when it asks, the state is saved and :class:`Interrupted` raised.
         on_epoch: called with the number and metrics of an epoch when it ends; after a kill possibly again.
         on_step: called with its position after every step.
@@ -100,7 +102,8 @@ def drive(
             "Give more images or a smaller batch size.",
         )  # fmt: skip
     plan = {"epochs": epochs, "steps_per_epoch": steps_per_epoch, "seed": seed}
-    keeper = _Keeper(state, plan, checkpoints, checkpoint_seconds)
+    seconds = kept.SECONDS if checkpoint_seconds is None else checkpoint_seconds
+    keeper = _Keeper(state, plan, checkpoints, seconds)
     index = keeper.restore()
     with _own_generator():
         while index < (total := epochs * steps_per_epoch if length is None else length(index)):

@@ -127,7 +127,7 @@ def train(
     device: torch.device | str = "cpu",
     teacher: nn.Module | None = None,
     checkpoints: CheckpointStore | None = None,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_seconds: float | None = None,
     stop: Stop | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,

@@ -42,6 +42,7 @@ from archwright.predictors.comparison import compare_predictors
 from archwright.predictors.contributions import Contributions
 from archwright.predictors.hierarchical import HierarchicalFit, attributes_of, fit_hierarchical
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
+from archwright.runs import disk
 from archwright.runs.files import Json, write_json
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate
@@ -401,7 +402,7 @@ class Supernet:
 
     def summary(self) -> Summary:
         """Some of the front's networks from end to end, and what the pool says of design decisions."""
-        self.context.run.artifact("start.safetensors").unlink(missing_ok=True)
+        disk.remove(self.context.run.artifact("start.safetensors"))
         solved, pool = self._result("solve", FrontResult), self._result("measure", PoolResult)
         details = {"rank": self._result("rank", Ranks).ranks} if self.options.rank_networks else {}
         return Summary(solved.front, pool.rows, pool.insights, details, solved.points)
