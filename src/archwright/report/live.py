@@ -48,7 +48,12 @@ def _result(run: Run) -> str:
 
 
 def detail(run: Run, story: Story) -> dict[str, Json]:
-    """Everything about one run: stages, bars, charts as HTML, log, and what can be done with it."""
+    """Everything about one run, as JSON: stages, bars, charts as HTML, log, and what can be done with it.
+
+    Args:
+        run: finished or not.
+        story: what its events tell.
+    """
     status = run.status()
     study = run.configuration.get("evaluate") == ASK_AND_TELL
     return {

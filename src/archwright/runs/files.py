@@ -322,6 +322,11 @@ def save_weights(path: Path, state: Mapping[str, torch.Tensor], metadata: Mappin
     """Write tensors and text metadata as a plain safetensors file, atomically; the same content is the same bytes.
 
     The library writes metadata in an order of the moment; here it is sorted.
+
+    Args:
+        path: of the file.
+        state: tensors by name.
+        metadata: texts by name.
     """
     from safetensors.torch import save as safetensors_bytes
 

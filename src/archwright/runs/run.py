@@ -2,7 +2,7 @@
 
 ::
 
-    run.json         configuration, versions, device, seed, plan of stages, fingerprint of the data
+    run.json         configuration, versions, device, seed, list of stages (``plan``), fingerprint of the data
     data.npz         the images, where they were given in memory
     events.jsonl     what happened, append-only
     stages/NAME.json result of a finished stage; a finished stage is not redone
@@ -271,7 +271,7 @@ class Run:
         return ItemLog(self.folder / "items" / f"{name}.jsonl")
 
     def results_after(self, name: str, place: Place) -> Iterator[tuple[Json, Place]]:
-        """Results of a stage's finished work items behind ``place`` in their file, each with its own."""
+        """Results of the finished work items of stage ``name`` behind ``place`` in their file, each with its own."""
         for record, here in JsonLines(self.folder / "items" / f"{name}.jsonl", sealed=True).after(place):
             yield record.get("result"), here
 
