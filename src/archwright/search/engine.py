@@ -195,7 +195,14 @@ def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
 
 
 def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
-    """The method of a run, as the run was configured but for ``changes``."""
+    """The method of a run, as the run was configured but for ``changes``.
+
+    Args:
+        run: that exists.
+        stop: what its stages poll.
+        progress: where it is shown.
+        changes: settings of its configuration that are otherwise.
+    """
     values = {**run.configuration, **changes}
     configuration = validated(Configuration, values, f"configuration in {run.folder}")
     context = Context(configuration, run, compute_device(configuration), stop, progress)
@@ -306,7 +313,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
 
 
 def _keep_plan(context: Context, stages: list[Stage]) -> None:
-    """Write the plan and the data's fingerprint into the run; resumed, refuse other images than it began with."""
+    """Write the list of stages and the data's fingerprint into the run; resumed, refuse other images than before."""
     run, plan = context.run, [{"name": stage.name, "title": stage.title} for stage in stages]
     data = context.task.data if context.configuration.data is not None else None
     fingerprint = None if data is None else data.fingerprint

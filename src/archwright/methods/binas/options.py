@@ -1,4 +1,7 @@
-"""The options of BINAS and which of its two plans each belongs to; and what a plan adds to the answer."""
+"""The options of BINAS, and what of them and of a search's settings each of its strategies has no use for.
+
+``--plan`` names one of the two strategies from scratch, and ``--plan-from`` a run whose counted steps are repeated.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,20 @@ PAPER_ONLY = (
     *("supernet_epochs", "supernet_lr", "tune_lr", "tune_autoaugment", "tune_ema", "paths", "distill", "rows"),
     *("estimator", "shrink", "rank_networks", "width", "supernet"),
 )
-"""Options that the fast plan has no use for."""
+"""Options that the fast strategy has no use for."""
 FAST_ONLY = ("plan_from",)
 OTHER_START = ("plan", "latency_table", *PAPER_ONLY)
 """Options that a search from pretrained weights has no use for."""
 NO_START = "none"
 """The text that asks for no pretrained weights."""
 EPOCHS = ("epochs", "final_epochs")
-"""Settings of a search that plans which count steps have no use for."""
+"""Settings of a search that strategies which count steps have no use for."""
 OF_SCRATCH = ("recipe", "training", "scale")
 """Settings of a search that one from pretrained weights, which have their own network and training, has no use for."""
 SMOOTHING = "training.label_smoothing"
-"""A field of the recipe that every plan sets itself."""
+"""A field of the recipe that every strategy sets itself."""
 FIXED = (SMOOTHING, "training.schedule", "training.warmup_epochs")
-"""Fields of the recipe that the fast plan sets itself."""
+"""Fields of the recipe that the fast strategy sets itself."""
 
 
 def _absolute_file(text: str) -> str:
@@ -41,7 +44,7 @@ Start = Annotated[str, AfterValidator(_absolute_file)]
 
 
 class BinasOptions(LimitedOptions):
-    """Options of BINAS."""
+    """Options of BINAS, of all its strategies; :func:`of_other_plans` says what does nothing in one."""
 
     plan: Literal["fast", "paper"] = Field(
         "fast", description="small networks tried, trained and grown in the given time, or the paper's supernet"
@@ -78,7 +81,7 @@ class BinasOptions(LimitedOptions):
 
 
 def of_other_plans(asked: Configuration) -> dict[str, str]:
-    """Settings and options that do nothing in the plan that is asked for, and where that is."""
+    """Settings and options that do nothing in the strategy that is asked for, and where that is."""
     start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
     if start not in (None, NO_START):
         return dict.fromkeys((*OTHER_START, *EPOCHS, *OF_SCRATCH), f"beside --pretrained {start}")
