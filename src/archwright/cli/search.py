@@ -19,18 +19,18 @@ class SearchGroup(click.Group):
     """Lists methods from the registry; a method's module is imported only when its command is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options come after the name of a method."""
+        """Read ``args`` as click does in ``ctx``; an option before the name of a method is refused."""
         if args and args[0].startswith("--") and args[0] != "--help":
             named = ", ".join(entry.name for entry in methods)
             raise click.UsageError(f"Name a method before {args[0]}, as in 'archwright search binas' ({named}).", ctx)
         return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Registered names."""
+        """Names of the registered methods, in alphabetical order."""
         return [entry.name for entry in methods]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command of one method, with all its options."""
+        """The command of the method called ``name``, with all its options; ``ctx`` says whether a shell completes."""
         if name not in methods:
             if ctx.resilient_parsing:  # the shell completes: nobody reads an error
                 return None
@@ -38,7 +38,7 @@ class SearchGroup(click.Group):
         return _method_command(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The summaries, without importing any method."""
+        """Write the summaries of all methods to ``formatter``, without importing any; ``ctx`` is click's."""
         with formatter.section("Methods"):
             formatter.write_dl([(entry.name, entry.summary) for entry in methods])
 
