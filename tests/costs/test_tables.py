@@ -121,7 +121,13 @@ def _damaged(table: LatencyTable, change: Any, path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("value", "message"),
-    [(-1.0, "median_ms"), ("fast", "median_ms"), (None, "median_ms"), (np.nan, "NaN is no"), (np.inf, "Infinity is no")],
+    [
+        (-1.0, "median_ms"),
+        ("fast", "median_ms"),
+        (None, "median_ms"),
+        (np.nan, "NaN is no"),
+        (np.inf, "Infinity is no"),
+    ],
 )
 def test_impossible_latencies_are_refused(calls: list[str], tmp_path: Path, value: Any, message: str) -> None:
     key = next(iter(parts(SPACE)))
