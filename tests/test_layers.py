@@ -62,6 +62,7 @@ ROOMS_OF_ALL_METHODS = ("search", "costs", "runs", "cli")
 NAMED = {
     "search/registry.py": "the list of methods",
     "search/configuration.py": "hints which method to take, in descriptions of settings and in an error",
+    "search/asked.py": "a hint which method keeps limits, in an error",
     "cli/main.py": "the example below the help",
     "cli/search.py": "the example in an error",
     "cli/latency.py": "the command that the finished table is for",
