@@ -34,7 +34,7 @@ from archwright.runs.files import Json, load_weights, read_metadata, save_weight
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
 from archwright.search.configuration import OF_TABLES, AbsolutePath
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import keep_answer
 from archwright.search.jobs import train_network, training_job
 from archwright.search.method import Options, Stage
@@ -257,7 +257,7 @@ class RartsWidth(GradientSearch):
         """The search and the fine-tunings."""
         rounds = self.tune_recipe.epochs / self.context.task.recipe.epochs * (2 if self.options.compare else 1)
         search = 0.0 if self.options.search_from is not None else self.search_seconds()
-        return search + rounds * Evaluator(self.context, "search").seconds_each()
+        return search + rounds * evaluation_seconds(self.context)
 
     def stages(self) -> list[Stage]:
         """Time, search, remove, fine-tune and answer, as the options ask."""
