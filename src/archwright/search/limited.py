@@ -302,11 +302,14 @@ class LimitedSearch(Method):
 
     def _repeat(self) -> RepeatResult:
         """Copy what was timed from the run that is repeated: the stages of its table and plan are then done."""
-        source, run = self._source().folder, self.context.run
-        present = [name for name in TIMED_LOGS if (source / name).is_file()]
+        source, run = self._source(), self.context.run
+        present = [name for name in TIMED_LOGS if (source.folder / name).is_file()]
         for name in (*present, *reversed(self._taken_over())):  # stages last: they say that the rest is there
-            write_atomic(run.folder / name, (source / name).read_bytes())
-        return RepeatResult(run=str(source))
+            if name.startswith("stages/"):
+                run.finish_stage(Path(name).stem, source.stage_result(Path(name).stem))
+            else:
+                write_atomic(run.folder / name, (source.folder / name).read_bytes())
+        return RepeatResult(run=str(source.folder))
 
     # --- choosing ---
 
