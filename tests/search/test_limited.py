@@ -206,7 +206,7 @@ def test_a_plan_is_repeated(
         ({"limits": {"colour": 1.0}}, "colour"),
         ({"latency_table": "nowhere.json"}, "a latency table"),
         ({"plan_from": "nowhere"}, "a run folder"),
-        ({"evaluate": "helpers.own_limits:TwoSearch", "data": None}, "evaluates architectures"),
+        ({"evaluate": "helpers.own_limits:TwoSearch", "data": None}, "evaluate architectures"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_written(
