@@ -63,7 +63,6 @@ NAMED = {
     "search/registry.py": "the list of methods",
     "search/asked.py": "a hint which method to take, in an error",
     "search/configuration.py": "hints which method to take, in descriptions of settings and in an error",
-    "search/asked.py": "a hint which method keeps limits, in an error",
     "cli/main.py": "the example below the help",
     "cli/search.py": "the example in an error",
     "cli/latency.py": "the command that the finished table is for",
