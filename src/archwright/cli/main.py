@@ -149,22 +149,23 @@ def runs_stop(run: str) -> None:
     say(f"Asked {folder} to stop; continue it with: {resume_command(folder)}", stderr=True)
 
 
-@runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
+@runs.command("resume", epilog="Example: archwright runs resume last --latency-ms 6")
 @click.argument("run", default="last", type=TEXT)
 @click.option(
-    "--limit",
+    "--latency-ms",
     type=FINITE_POSITIVE,
+    metavar="NUMBER",
     multiple=True,
-    help="A further latency limit in ms, for a binas run; repeatable.",
+    help="A further latency limit, for a run of a method that answers several; repeatable.",
 )
-@click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
+@click.option("--remeasure", is_flag=True, help="Measure the latencies of a run anew, without training again.")
 @click.option("--minutes", type=FiniteRange(min=0), help="How long this session may work; it can be resumed again.")
 @click.option(
     "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_resume(
-    run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, failures: int | None, as_json: bool
+    run: str, latency_ms: tuple[float, ...], remeasure: bool, minutes: float | None, failures: int | None, as_json: bool
 ) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
@@ -173,9 +174,8 @@ def runs_resume(
     from archwright.search.engine import resume
 
     folder = find_run(run).folder
-    found = resume(
-        folder, latency_ms=limit, remeasure=remeasure, minutes=minutes, failures=failures, progress=TerminalProgress()
-    )
+    limits: dict[str, Any] = {"latency_ms": latency_ms, "remeasure": remeasure}
+    found = resume(folder, **limits, minutes=minutes, failures=failures, progress=TerminalProgress())
     show_answer(found, as_json)
 
 
@@ -184,7 +184,7 @@ def runs_resume(
 @click.option("--times", type=click.IntRange(1, 1000), default=3, show_default=True, help="How often each is timed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_time(run: str, times: int, as_json: bool) -> None:
-    """Time the networks of a finished binas run again. RUN is a folder, a name or 'last'.
+    """Time the networks of a finished run again. RUN is a folder, a name or 'last'.
 
     Times are as the clock shows them, so on a busy machine they are longer. Nothing in the run changes.
     """
