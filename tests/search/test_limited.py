@@ -138,7 +138,7 @@ def test_a_further_limit_trains_only_for_itself(finished: Answer, limits: list[f
 def test_a_further_limit_by_the_command_line(finished: Answer, limits: list[float], tmp_path: Path) -> None:
     folder = copied(finished, tmp_path / "run")
     limit = 0.5 * sum(limits)
-    done = CliRunner().invoke(cli, ["runs", "resume", str(folder), "--limit", str(limit), "--json"])
+    done = CliRunner().invoke(cli, ["runs", "resume", str(folder), "--latency-ms", str(limit), "--json"])
     assert done.exit_code == 0, done.output
     models = json.loads(done.stdout.strip().splitlines()[-1])["models"]
     assert [one["limits"]["latency_ms"] for one in models] == [*limits, limit]

@@ -154,11 +154,12 @@ def runs_stop(run: str) -> None:
     say(f"Asked {folder} to stop; continue it with: {resume_command(folder)}", stderr=True)
 
 
-@runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
+@runs.command("resume", epilog="Example: archwright runs resume last --latency-ms 6")
 @click.argument("run", default="last", type=TEXT)
 @click.option(
-    "--limit",
+    "--latency-ms",
     type=FINITE_POSITIVE,
+    metavar="NUMBER",
     multiple=True,
     help="A further latency limit in ms, for a finished run of a method that answers several; repeatable.",
 )
@@ -172,7 +173,7 @@ def runs_stop(run: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_resume(
     run: str,
-    limit: tuple[float, ...],
+    latency_ms: tuple[float, ...],
     remeasure: bool,
     minutes: float | None,
     failures: int | None,
@@ -189,7 +190,7 @@ def runs_resume(
     folder = find_run(run).folder
     found = resume(
         folder,
-        latency_ms=limit,
+        latency_ms=latency_ms,
         remeasure=remeasure,
         minutes=minutes,
         failures=failures,

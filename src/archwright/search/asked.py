@@ -85,6 +85,8 @@ def _check_limits(method: type[Method], asked: Configuration) -> None:
     for name in asked.limits:
         if name not in method.resources:
             raise unknown_name(f"limit of the method {asked.method}", name, method.resources)
+    if not method.several_limits:
+        _ = asked.single_limits
 
 
 def completed(method: type[Method], task: Task) -> Configuration:

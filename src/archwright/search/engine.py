@@ -272,7 +272,9 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
             "Start a new search with --latency-ms.",
         )
     if run.status() != "finished":
-        raise InputError("a finished run", f"an unfinished one in {run.folder}", "Continue it first without --limit.")
+        raise InputError(
+            "a finished run", f"an unfinished one in {run.folder}", "Continue it first without --latency-ms."
+        )
     known = before["latency_ms"] if isinstance(before["latency_ms"], list) else [before["latency_ms"]]
     wanted = dict.fromkeys([*known, *map(float, latency_ms)])
     if len(wanted) == len(known):

@@ -117,6 +117,8 @@ class Method(ABC):
     that a user's own function can give them, adds ``OF_EVALUATIONS``."""
     resources: ClassVar[tuple[str, ...]] = ("params", "macs", "latency_ms", "memory_bytes")
     """What can be limited; empty where it keeps no limits."""
+    several_limits: ClassVar[bool] = False
+    """Whether it answers each of several limits on a resource."""
     measures_latency: ClassVar[bool] = False
     """Whether it times networks on this machine itself, so that a latency limit needs no table."""
     timed_items: ClassVar[tuple[str, ...]] = ()
