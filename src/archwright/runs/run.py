@@ -221,9 +221,10 @@ class Run:
         The stage is not run again unless the run is reopened.
         """
         write_sealed(self._stage(name), result)
-        self._forget_checkpoints(name)
+        self.forget_checkpoints(name)
 
-    def _forget_checkpoints(self, name: str) -> None:
+    def forget_checkpoints(self, name: str = "") -> None:
+        """Remove all checkpoints of a stage, those of its items included; by default of all stages."""
         folder = self.folder / "checkpoints" / name
         if folder.is_dir() and not folder.is_symlink():
             disk.remove_folder(folder)
@@ -235,7 +236,7 @@ class Run:
             if ASIDE.fullmatch(path.name):
                 disk.remove(path)
         for path in (self.folder / "stages").glob("*.json"):
-            self._forget_checkpoints(path.stem)
+            self.forget_checkpoints(path.stem)
 
     def reopen(self, changes: dict[str, Json], stages: Sequence[str]) -> None:
         """Change the configuration and forget the answer and some stages' results; finished items are kept.
