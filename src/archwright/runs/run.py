@@ -225,9 +225,10 @@ class Run:
         named = {text: self.folder / text for text in _named_files(result)}
         files = {text: file_checksum(path) for text, path in named.items() if path.is_file()}
         write_sealed(self._stage(name), Sealed(result, digests(self._lasting_settings()), files))
-        self._forget_checkpoints(name)
+        self.forget_checkpoints(name)
 
-    def _forget_checkpoints(self, name: str) -> None:
+    def forget_checkpoints(self, name: str = "") -> None:
+        """Remove all checkpoints of a stage, those of its items included; by default of all stages."""
         folder = self.folder / "checkpoints" / name
         if folder.is_dir() and not folder.is_symlink():
             disk.remove_folder(folder)
@@ -239,7 +240,7 @@ class Run:
             if ASIDE.fullmatch(path.name):
                 disk.remove(path)
         for path in (self.folder / "stages").glob("*.json"):
-            self._forget_checkpoints(path.stem)
+            self.forget_checkpoints(path.stem)
 
     def _lasting_settings(self) -> dict[str, Json]:
         """The settings that decide a result, each option of the method under its own name."""

@@ -342,6 +342,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
             seconds=seconds,
             run=str(run.folder),
         )
+        run.forget_checkpoints()
         answer.save()
         run.event("finished", seconds=seconds)
     return answer
