@@ -103,7 +103,7 @@ def drive(
             if stop is not None and stopping:
                 stop.check()
             position = Position.at(index, steps_per_epoch, epochs)
-            torch.manual_seed(step_seed(seed, index))
+            _seed_all(step_seed(seed, index))
             keeper.meter.add(index, step(position))
             if on_step is not None:
                 on_step(position)
@@ -119,6 +119,17 @@ def drive(
 def step_seed(seed: int, index: int) -> int:
     """The seed of step ``index``: well mixed, so that neighbouring seeds and steps share nothing."""
     return int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _seed_all(seed: int) -> None:
+    """Seed torch's global generators; without an accelerator only the CPU's.
+
+    For each kind of accelerator that is not there torch keeps the seed with a stack trace, which takes .2 to .5 ms.
+    """
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 @contextmanager
