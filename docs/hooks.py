@@ -1,4 +1,4 @@
-"""What the site has beside the files of this folder: CONTRIBUTING, CHANGELOG and a page an example.
+"""What the site has beside the files of this folder: CONTRIBUTING, CHANGELOG, a page an example, a table of columns.
 
 Pages link to these where they lie in the repository (``../CONTRIBUTING.md``, ``../examples/NAME.py``), so that links
 work in the repository, too; here they are pointed at the site's pages.
@@ -14,10 +14,15 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from archwright.report.columns import COLUMNS
+
 ROOT = Path(__file__).parents[1]
 OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 TOOLS = {"make_notebooks.py"}
 """Scripts in the folder of examples that are none."""
+
+COLUMNS_HERE = "<!-- the columns of the table of models -->"
+"""Where a page has a row for each of them."""
 
 
 def example_pages() -> dict[str, str]:
@@ -39,14 +44,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links out of ``docs/``, and into it from outside, at the site's pages."""
+    """Point links out of ``docs/``, and into it from outside, at the site's pages; list what the program declares."""
     if page.file.src_uri in OUTSIDE.values():
         return markdown.replace("](docs/", "](")
     for name, target in OUTSIDE.items():
         markdown = markdown.replace(f"](../{name}", f"]({target}")
     for target in example_pages():
         markdown = markdown.replace(f"](../{target.removesuffix('.md')}.py", f"]({target}")
-    return markdown
+    columns = "".join(f"| {one.head} | {one.meaning} |\n" for one in COLUMNS)
+    return markdown.replace(COLUMNS_HERE, f"| column | what it says |\n|---|---|\n{columns}")
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:

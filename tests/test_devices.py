@@ -1,6 +1,6 @@
 """Everything that computes stays on one device and does without float64 there: shown on an accelerator of our own.
 
-See :mod:`fake_device`: its tensors refuse float64, the company of CPU tensors, and ``numpy()``, as MPS' do.
+See :mod:`helpers.fake_device`: its tensors refuse float64, the company of CPU tensors, and ``numpy()``, as MPS' do.
 """
 
 import copy
@@ -22,10 +22,9 @@ from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.elastic import ElasticSupernet, deal
-from archwright.supernets.measure import BATCH, recalibrated
-from archwright.supernets.measure import measure as measure_subnetworks
+from archwright.supernets.measure import BATCH, measure_subnetwork, recalibrated
 from archwright.training import evaluate
-from fake_device import DEVICE, FakeAccelerator
+from helpers.fake_device import DEVICE, FakeAccelerator
 
 SCALE = Scale(channels=4, cells=3, classes=3, image_size=8, image_channels=1)
 IMAGES = torch.randn(8, 1, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -94,7 +93,7 @@ def test_sub_networks_are_measured_there_as_here(accelerator):
             batches = [(IMAGES.to(device), LABELS.to(device))]
             moved = copy.deepcopy(supernet).to(device)
             policies = (BATCH, recalibrated(batches, 8))
-            found += [measure_subnetworks(moved, [choose(device)], batches, norms)[0].losses for norms in policies]
+            found += [measure_subnetwork(moved, choose(device), batches, norms).losses for norms in policies]
         assert found[0] == pytest.approx(found[2], abs=1e-4)
         assert found[1] == pytest.approx(found[3], abs=1e-4)
     paths = deal(8, np.random.default_rng(1), space.scale)

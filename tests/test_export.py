@@ -13,7 +13,7 @@ from PIL import Image
 
 from archwright.cli.main import cli, main
 from archwright.data import load as load_images
-from archwright.errors import InputError
+from archwright.errors import InputError, RunError
 from archwright.export import OnnxClassifier
 from archwright.models import Model, load_classifier, load_model
 from archwright.spaces.mbconv import MbConv, scale_for
@@ -100,3 +100,24 @@ def test_without_the_extra_the_error_says_how_to_install_it(
         main(["predict", str(tmp_path / "m.onnx"), "some.png"])
     assert left.value.code == 2
     assert "archwright[onnx]" in capsys.readouterr().err
+
+
+def test_graphs_that_ours_never_are_are_refused(model: Model, tmp_path: Path) -> None:
+    model.export(tmp_path / "m.onnx")
+    graph = onnx.load(tmp_path / "m.onnx")
+    weight = graph.graph.initializer[0]
+
+    def refused(match: str, error: type[Exception] = InputError) -> None:
+        (tmp_path / "other.onnx").write_bytes(graph.SerializeToString())
+        with pytest.raises(error, match=match):
+            OnnxClassifier(tmp_path / "other.onnx").probabilities(torch.zeros(1, 1, 8, 8))
+
+    kept, shape = weight.raw_data, list(weight.dims)
+    weight.CopyFrom(onnx.numpy_helper.from_array(np.full(shape, np.nan, np.float32), weight.name))
+    refused("finite class probabilities", RunError)
+    weight.CopyFrom(onnx.numpy_helper.from_array(np.frombuffer(kept, np.float32).reshape(shape), weight.name))
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    refused("other files")
+    weight.data_location = onnx.TensorProto.DEFAULT
+    graph.graph.node.add().op_type = "Loop"
+    refused("without loops")

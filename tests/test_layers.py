@@ -58,6 +58,31 @@ def test_a_module_imports_only_what_is_below_it(path: Path) -> None:
     assert not imports(path) & above, f"{room} stands below {sorted(imports(path) & above)}"
 
 
+ROOMS_OF_ALL_METHODS = ("search", "costs", "runs", "cli")
+NAMED = {
+    "search/registry.py": "the list of methods",
+    "search/configuration.py": "hints which method to take, in descriptions of settings and in an error",
+    "cli/main.py": "the example below the help",
+    "cli/search.py": "the example in an error",
+    "cli/latency.py": "the command that the finished table is for",
+    "cli/reproduce.py": "names of reproductions",
+}
+"""Files of the frame that say a method's name, and what for; none of them decides anything by it."""
+
+
+def test_the_frame_knows_the_method_that_answers_limits_by_no_name() -> None:
+    files = [path for path in MODULES if room_of(path) in ROOMS_OF_ALL_METHODS]
+    named = {str(path.relative_to(PACKAGE)) for path in files if "binas" in path.read_text().lower()}
+    assert named <= set(NAMED)
+    for name in named - {"search/registry.py"}:  # in texts for people only, never in a comparison or as a key
+        tree = ast.parse((PACKAGE / name).read_text())
+        words = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        assert not [word for word in words if "binas" in word.lower() and " " not in word.strip()], name
+        assert not [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and "binas" in node.id.lower()]
+
+
 def test_the_oracle_sees_imports() -> None:
     """Of the frame by methods, and of the engine by the package's own function, inside a function."""
     assert "search" in imports(PACKAGE / "methods" / "baselines.py")
@@ -80,6 +105,14 @@ def test_registries_and_limits_need_no_torch() -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_picture_shows_every_room() -> None:
+    picture = (PACKAGE.parents[1] / "docs" / "architecture.svg").read_text()
+    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert rooms == set(
+        re.findall(r"\b(\w+)/", re.sub(r"<style>.*?</style>|xmlns=\S+|</", "", picture, flags=re.DOTALL))
+    )
 
 
 def test_every_module_that_the_guide_walks_through_is_there() -> None:

@@ -13,16 +13,9 @@ from archwright.costs.measure import Timing
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InputError
 from archwright.spaces.nasbench201 import NASBENCH201
-from latency_tables import SteadyWatch
+from helpers.latency_tables import SteadyWatch
 
 CELL = NASBENCH201.sample(np.random.default_rng(0))
-
-
-def test_spaces_are_read_by_name() -> None:
-    assert aw.spaces["nasbench201"] is NASBENCH201
-    assert {"nasbench201", "darts", "mbconv"} <= set(aw.spaces)
-    with pytest.raises(InputError, match="nasbench201"):
-        _ = aw.spaces["nasbench2001"]
 
 
 def test_values_and_texts_score_alike_and_images_count() -> None:

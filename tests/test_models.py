@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from archwright.data import Preprocessing
 from archwright.data import load as load_images
@@ -118,3 +121,55 @@ def test_the_model_of_a_run_is_found_by_its_folder(model: Model, tmp_path: Path)
     run = Run.create(tmp_path / "run", {"method": "random", "data": "digits"}, {})
     model.save(run.artifact("best.safetensors"))
     assert load_model(run.folder).architecture == CELL
+
+
+def altered(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, Any]], object]) -> None:
+    """The model at ``path`` with other weights or facts."""
+    state, facts = load_file(path), json.loads(path.with_suffix(".json").read_text())
+    change(state, facts)
+    save_file(state, path, metadata={"archwright": json.dumps(facts)})
+
+
+@pytest.mark.parametrize("value", [3e38, 1e300, math.nan, math.inf])
+def test_weights_that_give_no_probabilities_are_refused(
+    value: float, model: Model, image: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    kind = torch.float64 if value == 1e300 else torch.float32
+    altered(
+        path,
+        lambda state, _: state.update(
+            {n: torch.full_like(t, value, dtype=kind) for n, t in state.items() if t.ndim > 1}
+        ),
+    )
+    with pytest.raises(RunError, match=r"finite|own types"):
+        load_model(path).predict([image])
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.complex64, torch.bool])
+def test_weights_of_another_kind_are_refused(kind: torch.dtype, model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    altered(path, lambda state, _: state.update({n: t.to(kind) for n, t in state.items() if t.ndim > 1}))
+    with pytest.raises(RunError, match="own types"):
+        load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("mean", 1e300), ("std", 1e-320), ("std", 0.0), ("std", -1.0), ("mean", -1e9)]
+)
+def test_a_normalisation_that_loses_the_image_is_refused(name: str, value: float, model: Model, tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    model.save(path)
+    altered(path, lambda _, facts: facts["preprocessing"].update({name: [value]}))
+    with pytest.raises(RunError, match="means up to"):
+        load_model(path)
+
+
+def test_a_variance_below_zero_gives_an_error_and_no_class(model: Model, image: Path) -> None:
+    for name, tensor in model.network.named_buffers():
+        if name.endswith("running_var"):
+            tensor.fill_(-1.0)
+    with pytest.raises(RunError, match="finite class probabilities"):
+        model.predict([image])

@@ -1,6 +1,6 @@
 """Archwright finds neural-network architectures for your data and your device.
 
-The public names are imported when first used, so that ``import archwright`` is quick.
+The public names are imported when first used, so that ``import archwright`` is quick; the errors are there at once.
 """
 
 from __future__ import annotations
@@ -8,36 +8,91 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from archwright.errors import ArchwrightError, DivergedError, InfeasibleError, InputError, Interrupted, RunError
+
 if TYPE_CHECKING:
+    from archwright import data
     from archwright.ensembles import Ensemble
     from archwright.measuring import latency, score
     from archwright.models import Model, load_model
-    from archwright.search.answer import Answer
+    from archwright.proxies.metrics import Proxy
+    from archwright.runs.progress import Progress, TerminalProgress
+    from archwright.search.answer import Answer, Candidate
+    from archwright.search.context import Context
     from archwright.search.engine import resume, search
+    from archwright.search.limited import LimitedSearch
+    from archwright.search.method import Method, Options, SearchMethod, Stage
     from archwright.search.study import Study
+    from archwright.search.values import Choice
+    from archwright.spaces.base import Architecture, Scale, Space
+    from archwright.spaces.cell_space import CellSpace
     from archwright.spaces.choice_space import ChoiceSpace
+    from archwright.spaces.registry import find_space
+    from archwright.spaces.staged import StagedSpace
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    "search": "archwright.search.engine",
-    "resume": "archwright.search.engine",
-    "Answer": "archwright.search.answer",
-    "score": "archwright.measuring",
-    "latency": "archwright.measuring",
-    "ChoiceSpace": "archwright.spaces.choice_space",
-    "Ensemble": "archwright.ensembles",
-    "Model": "archwright.models",
-    "Study": "archwright.search.study",
-    "load_model": "archwright.models",
+_HOMES = {
+    "Answer": "search.answer",
+    "Architecture": "spaces.base",
+    "Candidate": "search.answer",
+    "CellSpace": "spaces.cell_space",
+    "Choice": "search.values",
+    "ChoiceSpace": "spaces.choice_space",
+    "Context": "search.context",
+    "Ensemble": "ensembles",
+    "LimitedSearch": "search.limited",
+    "Method": "search.method",
+    "Model": "models",
+    "Options": "search.method",
+    "Progress": "runs.progress",
+    "Proxy": "proxies.metrics",
+    "Scale": "spaces.base",
+    "SearchMethod": "search.method",
+    "Space": "spaces.base",
+    "Stage": "search.method",
+    "StagedSpace": "spaces.staged",
+    "Study": "search.study",
+    "TerminalProgress": "runs.progress",
+    "find_space": "spaces.registry",
+    "latency": "measuring",
+    "load_model": "models",
+    "resume": "search.engine",
+    "score": "measuring",
+    "search": "search.engine",
 }
+"""Module of each name that is imported on first use."""
 __all__ = [
     "Answer",
+    "Architecture",
+    "ArchwrightError",
+    "Candidate",
+    "CellSpace",
+    "Choice",
     "ChoiceSpace",
+    "Context",
+    "DivergedError",
     "Ensemble",
+    "InfeasibleError",
+    "InputError",
+    "Interrupted",
+    "LimitedSearch",
+    "Method",
     "Model",
+    "Options",
+    "Progress",
+    "Proxy",
+    "RunError",
+    "Scale",
+    "SearchMethod",
+    "Space",
+    "Stage",
+    "StagedSpace",
     "Study",
+    "TerminalProgress",
     "__version__",
+    "data",
+    "find_space",
     "latency",
     "load_model",
     "resume",
@@ -47,8 +102,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "spaces"):
-        return importlib.import_module(f"archwright.{name}")
-    if name in _LAZY:
-        return getattr(importlib.import_module(_LAZY[name]), name)
+    if name == "data":
+        return importlib.import_module("archwright.data")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"archwright.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'archwright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

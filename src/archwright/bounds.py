@@ -36,7 +36,11 @@ _BY_ENDING = {
 
 
 def most_of(name: str, kind: type = int) -> float:
-    """The bound of an option called ``name`` that declares none of its own: by the last word of the name, else wide.
+    """The bound of an option that declares none of its own: by the last word of its name, else wide.
+
+    Args:
+        name: of the option, with underscores.
+        kind: int or float; decides how wide.
 
     Example:
         >>> most_of("proxy_channels"), most_of("evaluations")

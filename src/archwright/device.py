@@ -23,14 +23,19 @@ class Device:
 
     @classmethod
     def choose(cls, name: str = "auto", threads: int | None = None) -> Device:
-        """``auto`` takes a GPU where there is one; the thread number is set for the whole process."""
+        """A device of this machine.
+
+        Args:
+            name: as torch calls it; ``auto`` takes a GPU where there is one.
+            threads: set for the whole process; None leaves torch's number.
+        """
         available = ["cpu"]
         if torch.cuda.is_available():
             available.insert(0, "cuda")
         if torch.backends.mps.is_available():
             available.insert(0, "mps")
         chosen = available[0] if name == "auto" else name
-        if chosen.split(":")[0] not in available:
+        if chosen not in [one for kind in available for one in _names(kind)]:
             raise InputError(f"a device of this machine ({', '.join(available)})", repr(name))
         if threads is not None:
             if not 1 <= threads <= MOST_THREADS:
@@ -40,13 +45,19 @@ class Device:
 
     @property
     def torch(self) -> torch.device:
-        """For ``tensor.to(device.torch)``."""
+        """The device as torch knows it, for ``tensor.to(device.torch)``."""
         return torch.device(self.name)
 
     def describe(self) -> dict[str, Any]:
         """What a run or a latency table keeps about it."""
         model = torch.cuda.get_device_name(self.torch) if self.name.startswith("cuda") else processor_name()
         return {"device": self.name, "model": model, "threads": self.threads}
+
+
+def _names(kind: str) -> list[str]:
+    """How the devices of one kind can be called: by the kind alone, and by their numbers."""
+    count = torch.cuda.device_count() if kind == "cuda" else 1
+    return [kind, *(f"{kind}:{number}" for number in range(count))]
 
 
 def widest_float(device: torch.device) -> torch.dtype:

@@ -93,7 +93,7 @@ def data() -> Iterator[Finding]:
 
 def runs_folder() -> Finding:
     """Whether a search could write its run."""
-    from archwright.runs.files import check_writable
+    from archwright.paths import check_writable
     from archwright.runs.run import runs_root
 
     try:

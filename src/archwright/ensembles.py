@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from archwright.costs.measure import Timing, measure
 from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError
-from archwright.models import FORMAT, Classifier, Model, load_member
-from archwright.runs.files import Json, inside, read_json, write_json
+from archwright.models import FORMAT, Classifier, Model, finite, load_member
+from archwright.runs.files import Json, forget, inside, read_json, write_json
 from archwright.solvers.svgd import (
     Floats,
     average_test_error,
@@ -28,10 +28,13 @@ from archwright.solvers.svgd import (
     ensemble_error,
     pairwise_disagreement,
 )
-from archwright.spaces.registry import spaces
+from archwright.spaces.base import Space
+from archwright.spaces.registry import find_space
 from archwright.strict import from_plain
 
 MANIFEST = "ensemble.json"
+MOST_MEMBERS = 1000
+"""That a list may name."""
 Mean = Literal["probabilities", "logits"]
 
 
@@ -46,7 +49,7 @@ class Averaged(nn.Module):
         self.members, self.mean = nn.ModuleList(networks), mean
 
     def forward(self, x: Tensor) -> Tensor:
-        """The averaged answer."""
+        """The averaged answer to images (B, C, H, W): logits (B, classes)."""
         logits = torch.stack([member(x) for member in self.members])
         if self.mean == "logits":
             return logits.mean(dim=0)
@@ -120,7 +123,7 @@ class Ensemble(Classifier):
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
-        return torch.softmax(self.network.eval()(images), dim=1)
+        return finite(torch.softmax(self.network.eval()(images), dim=1))
 
     @property
     def architecture(self) -> str:
@@ -144,18 +147,24 @@ class Ensemble(Classifier):
         }
 
     def save(self, folder: Path | str) -> None:
-        """Write every member, then the list of them."""
+        """Write every member, then the list of them, which makes it an ensemble: never one of old and new members."""
+        forget(Path(folder) / MANIFEST)
         names = [f"{number}.safetensors" for number in range(len(self.members))]
         for name, member in zip(names, self.members, strict=True):
             member.save(Path(folder) / name)
         listed = {"format": FORMAT, "mean": self.mean, "members": names, "measured": self.measured}
         write_json(Path(folder) / MANIFEST, listed)
 
-    def export(self, path: Path | str) -> float:
-        """Write one ONNX graph with all members, checked against PyTorch; the largest difference of a probability."""
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write one ONNX graph with all members, checked against PyTorch; the largest difference of a probability.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
         from archwright.export import export_onnx
 
-        return export_onnx(self, Path(path))
+        return export_onnx(self, Path(path), overwrite)
 
     def report(self, batches: Iterable[tuple[Tensor, Tensor]], timing: Timing | None = None) -> EnsembleReport:
         """What ensemble and members do on ``batches`` of preprocessed images and labels, and what they cost.
@@ -171,7 +180,7 @@ class Ensemble(Classifier):
         if not parts:
             raise InputError("at least one image to report on", "none")
         of_members, truth = list(np.concatenate(parts, axis=1)), np.concatenate(labels)
-        costs = [spaces.get(one.space).at_scale(one.scale).cost(one.architecture, one.scale) for one in self.members]
+        costs = [find_space(one.space).at_scale(one.scale).cost(one.architecture, one.scale) for one in self.members]
         mean, times = self._mean_of(of_members), self._times(timing)
         return EnsembleReport(
             error=ensemble_error([mean], truth),
@@ -211,12 +220,21 @@ class _Manifest:
     measured: dict[str, Json]
 
 
-def load_ensemble(folder: Path) -> Ensemble:
-    """The ensemble saved in ``folder``; a missing member is an error that names it."""
+def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: bool = False) -> Ensemble:
+    """The ensemble saved in ``folder``; a missing member is an error that names it.
+
+    Args:
+        folder: with the members' files and their list.
+        space: of all members, as in :func:`archwright.load_model`.
+        allow_import: as in :func:`archwright.load_model`.
+    """
     try:
         listed = from_plain(_Manifest, read_json(folder / MANIFEST), "an ensemble")
     except InputError as error:
         raise RunError(f"expected an ensemble in {folder}, got another {MANIFEST}: {error}") from error
+    if len(listed.members) > MOST_MEMBERS or len(set(listed.members)) < len(listed.members):
+        got = f"{len(listed.members):,}" if len(listed.members) > MOST_MEMBERS else "one of them twice"
+        raise RunError(f"expected up to {MOST_MEMBERS} different members of the ensemble in {folder}, got {got}.")
     if listed.format != FORMAT:
         raise RunError(f"expected an ensemble of format {FORMAT} in {folder}, got format {listed.format}.")
     missing = [name for name in listed.members if not inside(folder, name).is_file()]
@@ -226,5 +244,5 @@ def load_ensemble(folder: Path) -> Ensemble:
             f"no file {', '.join(missing)}",
             "Copy the whole folder.",
         )
-    members = tuple(load_member(inside(folder, name)) for name in listed.members)
+    members = tuple(load_member(inside(folder, name), space, allow_import) for name in listed.members)
     return Ensemble(members, listed.mean, listed.measured)

@@ -58,7 +58,13 @@ class Interrupted(ArchwrightError):  # noqa: N818 - an event, not a mistake
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that is not registered, with the nearest known ones first."""
+    """The error for a name that is not registered, with the nearest known ones first.
+
+    Args:
+        kind: of the thing, as a noun ("space").
+        name: that was given.
+        known: names that there are.
+    """
     known = sorted(known)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     do = f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -66,7 +72,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
 
 
 def missing_extra(package: str, extra: str, purpose: str) -> InputError:
-    """The error for an optional dependency that is not installed."""
+    """The error for an optional dependency that is not installed.
+
+    Args:
+        package: that is missing.
+        extra: of Archwright that installs it.
+        purpose: what it is needed for.
+    """
     return InputError(
         f"the optional package {package!r} for {purpose}",
         "an environment without it",

@@ -16,11 +16,16 @@ from torch import Tensor
 
 from archwright.ensembles import Ensemble
 from archwright.errors import InputError, RunError, missing_extra
-from archwright.models import Classifier, Facts, Model
+from archwright.models import Classifier, Facts, Model, finite
+from archwright.paths import check_output, read_plain
 from archwright.runs.files import write_atomic
 
 TOLERANCE = 1e-4
 """Largest difference of a class probability between ONNX Runtime and PyTorch."""
+
+
+MARK = b"\n\narchwright\x12"
+"""The key of our facts as an ONNX file has it in its metadata."""
 
 
 def has_onnx() -> bool:
@@ -33,14 +38,19 @@ def has_onnx() -> bool:
     return True
 
 
-def export_onnx(model: Model | Ensemble, path: Path) -> float:
-    """Write ``model`` as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
+def export_onnx(model: Model | Ensemble, path: Path, overwrite: bool = False) -> float:
+    """Write a model as ONNX: input ``images`` (B, C, H, W), preprocessed, output ``logits`` (B, classes), any B.
 
     An ensemble is one graph with all its members.
 
     The metadata has ``archwright`` (all facts of the model as JSON) and, for other programs, how to make an input of an
     image: ``image_size``, ``mean``, ``std``, ``turned`` and ``class_names``, each JSON, and ``preprocessing``, the
     steps in words.
+
+    Args:
+        model: one network or an ensemble.
+        path: of the file.
+        overwrite: whether another file than one that this function wrote may be replaced.
 
     Returns:
         The largest difference of a class probability between ONNX Runtime and PyTorch on random images.
@@ -49,6 +59,7 @@ def export_onnx(model: Model | Ensemble, path: Path) -> float:
         raise missing_extra("onnx", "onnx", "exporting ONNX files")
     import onnx
 
+    check_output(path, MARK, overwrite)
     how = model.preprocessing
     example = torch.randn(
         4, how.image_channels, how.image_size, how.image_size, generator=torch.Generator().manual_seed(0)
@@ -92,8 +103,10 @@ class OnnxClassifier(Classifier):
         if not path.is_file():
             raise InputError("an ONNX file", str(path))
         self._failures, self._path = _runtime_failures(), path
+        content = read_plain(path)
+        _check_graph(content, path)
         try:
-            self.session = _session(path.read_bytes())
+            self.session = _session(content)
         except self._failures as error:
             raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
         metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
@@ -132,6 +145,22 @@ def _runtime_failures() -> tuple[type[Exception], ...]:
     return tuple(one for one in vars(state).values() if isinstance(one, type) and issubclass(one, Exception))
 
 
+def _check_graph(content: bytes, path: Path) -> None:
+    """Refuse what our files never have: loops, which may not end, and weights in other files."""
+    import onnx
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+
+    try:
+        model = onnx.load_from_string(content)
+    except DecodeError as error:
+        raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
+    used = {node.op_type for node in model.graph.node}
+    if used & {"Loop", "Scan", "If"} or model.functions:
+        raise InputError("an ONNX graph without loops and functions of its own", str(path))
+    if any(one.data_location == onnx.TensorProto.EXTERNAL for one in model.graph.initializer):
+        raise InputError("an ONNX file with all its weights in it", f"{path}, which names other files")
+
+
 def _session(content: bytes) -> Any:
     import onnxruntime
 
@@ -140,4 +169,4 @@ def _session(content: bytes) -> Any:
 
 def _run(session: Any, images: Tensor) -> Tensor:
     logits: np.ndarray[Any, Any] = session.run(None, {"images": images.numpy()})[0]
-    return torch.softmax(torch.from_numpy(logits), dim=1)
+    return finite(torch.softmax(torch.from_numpy(logits), dim=1))

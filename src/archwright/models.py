@@ -7,7 +7,6 @@ class names) and what was measured. Loading executes nothing; ``load_model(path)
 from __future__ import annotations
 
 import json
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,9 @@ from torch import Tensor
 from archwright.data import Preprocessing
 from archwright.data.images import BAD_IMAGE, opened
 from archwright.errors import InputError, RunError
-from archwright.references import is_local
+from archwright.imports import require_permission
+from archwright.paths import refuse_foreign
+from archwright.references import SpaceRef
 from archwright.runs.files import (
     Json,
     inside,
@@ -33,9 +34,7 @@ from archwright.runs.files import (
 )
 from archwright.runs.run import Run
 from archwright.spaces.base import Architecture, Network, Scale, Space
-from archwright.spaces.choice_space import SPEC
 from archwright.spaces.registry import find_space
-from archwright.spaces.width import PREFIX
 from archwright.strict import from_plain, parse_json
 from archwright.terminal import say
 
@@ -93,6 +92,13 @@ class Facts:
         return how
 
 
+def finite(probabilities: Tensor) -> Tensor:
+    """``probabilities`` (B, classes), unless one is NaN: then weights or preprocessing are broken, and no class is."""
+    if not probabilities.isfinite().all():
+        raise RunError("expected finite class probabilities from the model, got NaN: its weights cannot be used.")
+    return probabilities
+
+
 class Classifier(ABC):
     """Anything that classifies image files: a network in PyTorch, several of them, or an ONNX file."""
 
@@ -103,7 +109,13 @@ class Classifier(ABC):
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
 
     def predict(self, paths: Sequence[Path | str], top: int = 3, batch_size: int = 64) -> list[Prediction]:
-        """Classify image files of any size; an unreadable one is an error that names it."""
+        """Classify image files of any size; an unreadable one is an error that names it.
+
+        Args:
+            paths: of the images.
+            top: classes to say of each, the likeliest first.
+            batch_size: images that go through the network at once.
+        """
         found = []
         for one in self.predictions(paths, top, batch_size):
             if isinstance(one, InputError):
@@ -117,6 +129,11 @@ class Classifier(ABC):
         """As :meth:`predict`, batch by batch, so that any number of files fits into memory.
 
         A file that is no readable image gives its error in its place.
+
+        Args:
+            paths: of the images.
+            top: classes to say of each, the likeliest first.
+            batch_size: images that go through the network at once.
         """
         if top < 1:
             raise InputError("at least one class to show", str(top))
@@ -168,8 +185,15 @@ class Model(Classifier):
             "measured": self.measured,
         }
 
-    def save(self, path: Path) -> None:
-        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON."""
+    def save(self, path: Path, overwrite: bool = False) -> None:
+        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON.
+
+        Args:
+            path: of the file.
+            overwrite: whether other files than a model's may be replaced in these two places.
+        """
+        refuse_foreign(path, b'"archwright"', overwrite)
+        refuse_foreign(path.with_suffix(".json"), b'"preprocessing"', overwrite)
         facts = self.facts()
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
         write_atomic(path, safetensors_bytes(state, metadata={"archwright": json.dumps(facts)}))
@@ -179,39 +203,59 @@ class Model(Classifier):
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
         self.network.eval()
-        return torch.softmax(self.network(images), dim=1)
+        return finite(torch.softmax(self.network(images), dim=1))
 
-    def export(self, path: Path | str) -> float:
-        """Write an ONNX file, checked against this network; gives the largest difference of a probability."""
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write an ONNX file, checked against this network; gives the largest difference of a probability.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
         from archwright.export import export_onnx
 
-        return export_onnx(self, Path(path))
+        return export_onnx(self, Path(path), overwrite)
 
 
-def load_classifier(path: Path | str) -> Classifier:
-    """What is saved at ``path``: an ``.onnx`` file, or anything :func:`load_model` takes."""
+def load_classifier(path: Path | str, space: Space[Any] | None = None, *, allow_import: bool = False) -> Classifier:
+    """What is saved at ``path``: an ``.onnx`` file, or anything :func:`load_model` takes.
+
+    Args:
+        path: of the file or folder.
+        space: as in :func:`load_model`; an ONNX file needs none.
+        allow_import: as in :func:`load_model`.
+    """
     from archwright.export import OnnxClassifier
 
-    return OnnxClassifier(Path(path)) if Path(path).suffix == ".onnx" else load_model(path)
+    if Path(path).suffix != ".onnx":
+        return load_model(path, space, allow_import=allow_import)
+    if space is not None:
+        raise InputError(f"no space beside the ONNX file {path}", space.name, "Leave it out: the file needs none.")
+    return OnnxClassifier(Path(path))
 
 
-def load_model(path: Path | str, space: Space[Any] | None = None) -> Model | Ensemble:
+def load_model(path: Path | str, space: Space[Any] | None = None, *, allow_import: bool = False) -> Model | Ensemble:
     """What is saved at ``path``: a ``.safetensors`` file, an ensemble's folder, or a run, whose answer is taken.
 
-    Loading imports nothing that a file names: a space of your own is given as ``space``, unless it is registered or its
-    module is already imported. The one exception is a thinned network of your own, which is made by the function it was
-    searched with: its module is imported, and that is said on stderr.
+    Args:
+        path: of the file or folder.
+        space: the space of the network, or of all members of an ensemble, where it is one of your own.
+        allow_import: whether the module that the file names for its space, or for the function that makes the network
+            which was thinned, may be imported; this runs it. Without it loading executes nothing: the space is given
+            as ``space``, is registered, or its module is already imported.
     """
     from archwright.ensembles import MANIFEST, load_ensemble
 
     path = Path(path)
     if (path / "run.json").is_file():
         path = _model_of_run(Run.open(path))
-    return load_ensemble(path) if (path / MANIFEST).is_file() else load_member(path, space)
+    if (path / MANIFEST).is_file():
+        return load_ensemble(path, space, allow_import)
+    return load_member(path, space, allow_import)
 
 
-def load_member(path: Path, space: Space[Any] | None = None) -> Model:
-    """The one network saved in the file ``path``; ``space`` as in :func:`load_model`."""
+def load_member(path: Path, space: Space[Any] | None = None, allow_import: bool = False) -> Model:
+    """The one network saved in the file ``path``; ``space`` and ``allow_import`` as in :func:`load_model`."""
     if not path.is_file():
         raise InputError("a model file (.safetensors) or a finished run with a trained model", str(path))
     metadata = read_metadata(path)
@@ -221,7 +265,7 @@ def load_member(path: Path, space: Space[Any] | None = None) -> Model:
         facts = Facts.read(metadata["archwright"])
     except InputError as error:
         raise _impossible(path, error) from error
-    space = _space_of(facts.space, path) if space is None else space
+    space = _space_of(facts.space, path, allow_import) if space is None else space
     try:
         scale = space.scale_from(facts.scale)
         space.at_scale(scale).check_scale(scale)
@@ -237,33 +281,22 @@ def load_member(path: Path, space: Space[Any] | None = None) -> Model:
     return Model(network, facts.space, architecture, scale, facts.preprocessing_of(path), facts.measured)
 
 
-def _space_of(text: str, path: Path) -> Space[Any]:
-    """The space that a file names, as far as this process knows it."""
-    if text.startswith(PREFIX):
-        return _width_space(text, path)
-    module, _, _ = text.rpartition(":")
-    if ":" in text and not text.startswith(SPEC) and not is_local(text) and module not in sys.modules:
-        raise InputError(
-            f"the space {text} of the model in {path}",
-            "a process that has not imported it",
-            "Give it: archwright.load_model(path, space=...)",
-        )
+def _space_of(text: str, path: Path, allow_import: bool) -> Space[Any]:
+    """The space that a file names, as far as this process knows it or may import it."""
+    named = SpaceRef.parse(text)
+    own = named.object
+    if own is not None and not own.is_local:
+        what = "network" if named.kind == "width" else "space"
+        # A space of a module that is already imported is only looked up; a network's function is called.
+        looked_up = what == "space" and own.is_imported
+        require_permission(own, what, f"the model in {path}", allow_import or looked_up)
+        if not looked_up:
+            say(f"Importing {own}, which the model in {path} names.", stderr=True)
     try:
         return find_space(text)
     except InputError as error:
-        if is_local(text):
+        if named.is_local:
             raise
-        raise _impossible(path, error) from error
-
-
-def _width_space(text: str, path: Path) -> Space[Any]:
-    """The space of a thinned network; a user's own network is made by its function, whose module is imported aloud."""
-    network = text.removeprefix(PREFIX)
-    if ":" in network and not is_local(network):
-        say(f"Importing {network}, which the model in {path} names.", stderr=True)
-    try:
-        return find_space(text)
-    except InputError as error:
         raise _impossible(path, error) from error
 
 

@@ -49,7 +49,12 @@ class Registry:
         return {**found, **self._own}
 
     def register(self, name: str, thing: Any, summary: str = "") -> None:
-        """Let ``thing`` be found as ``name`` in this process; a name that is taken by something else is refused.
+        """Let a thing be found by a name in this process; a name that is taken by something else is refused.
+
+        Args:
+            name: without a colon.
+            thing: what ``get(name)`` gives.
+            summary: one line for lists.
 
         Example:
             >>> from archwright.spaces.registry import spaces

@@ -15,18 +15,40 @@ from archwright.errors import InputError
 T = TypeVar("T", bound=Hashable)
 
 
-def parse_json(text: str | bytes) -> Any:
-    """What ``text`` says; anything but JSON (also endless nesting, or bytes that are no text) is a ValueError."""
+def parse_json(text: str | bytes, unique: bool = False) -> Any:
+    """What ``text`` says; anything but JSON (also endless nesting, NaN, or bytes that are no text) is a ValueError.
+
+    Args:
+        text: to be read.
+        unique: refuse an object that names a field twice, of which only the last would count.
+    """
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_once if unique else None)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
 
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no number")
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for number, (name, _) in enumerate(pairs) if name in dict(pairs[:number]))
+        raise ValueError(f"{twice!r} is there twice")
+    return found
+
+
 def from_plain(kind: type[T], values: Mapping[str, Any], what: str) -> T:
-    """The dataclass ``kind`` with the fields ``values`` (plain JSON); all that is wrong is said at once.
+    """A dataclass out of plain JSON; all that is wrong is said at once.
 
     No type gives way to another: ``"3"`` is no number and ``1.5`` is no whole one; lists are read as tuples.
+
+    Args:
+        kind: the dataclass.
+        values: its fields, all of them.
+        what: the thing is called in errors.
 
     Example:
         >>> from archwright.spaces.base import Scale

@@ -23,7 +23,13 @@ def visible(text: str) -> str:
 
 
 def shortened(text: str, lines: int = 8, characters: int = 1500) -> str:
-    """``text`` as one screen: each line visible, and what is too much left out aloud."""
+    """A text as one screen: each line visible, and what is too much left out aloud.
+
+    Args:
+        text: of any length.
+        lines: at most so many.
+        characters: at most so many, and a few words on what was left out.
+    """
     shown = [visible(line) for line in text.splitlines()]
     if len(shown) > lines:
         shown = [*shown[: lines - 1], f"... and {len(shown) - lines + 1} more lines"]
@@ -42,19 +48,47 @@ def console(stderr: bool = False) -> Console:
 
 
 def say(text: str, stderr: bool = False) -> None:
-    """One line for people."""
+    """Print ``text`` for people, in one line, on stdout or, with ``stderr``, there."""
     console(stderr).print(visible(text))
 
 
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """A table at its own width, so that names are never cut; a narrower terminal wraps its lines."""
-    from rich.measure import Measurement
-    from rich.table import Column, Table
+    """A table at its own width, so that names are never cut; a narrower terminal wraps its lines.
+
+    The lines are put together here: rich takes seconds for the layout of some thousand rows.
+
+    Args:
+        heads: of the columns.
+        rows: texts of the cells.
+        title: above the table.
+    """
+    from rich.box import HEAVY_HEAD
     from rich.text import Text
 
-    table = Table(*(Column(Text(visible(head))) for head in heads), title=Text(visible(title)) if title else None)
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
+    named, cells = [visible(head) for head in heads], [[visible(cell) for cell in row] for row in rows]
+    widths = [max(map(_columns, column)) + 2 for column in zip(named, *cells, strict=True)]
     target = console()
-    target.width = max(target.width, Measurement.get(target, target.options.update(max_width=100_000), table).maximum)
-    target.print(table)
+    box = HEAVY_HEAD.substitute(target.options)
+    if title:
+        target.print(Text(visible(title).center(sum(widths) + len(widths) + 1).rstrip(), style="italic"))
+    target.print(box.get_top(widths))
+    head = [Text(_padded(text, width), style="bold") for text, width in zip(named, widths, strict=True)]
+    target.print(Text(box.head_left) + Text(box.head_vertical).join(head) + Text(box.head_right))
+    lines = [box.get_row(widths, "head")]
+    for row in cells:
+        padded = (_padded(text, width) for text, width in zip(row, widths, strict=True))
+        lines.append(box.mid_left + box.mid_vertical.join(padded) + box.mid_right)
+    target.file.write("\n".join([*lines, box.get_bottom(widths)]) + "\n")
+
+
+def _columns(text: str) -> int:
+    """Columns of a terminal that ``text`` takes; some characters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _padded(text: str, width: int) -> str:
+    return f" {text}{' ' * (width - 1 - _columns(text))}"

@@ -51,9 +51,14 @@ def _refused(action: Callable[..., Any], *arguments: Any) -> bool:
 
 
 def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
-    """Check the contract of :mod:`archwright.spaces.base` on ``samples`` random architectures.
+    """Check the contract of :mod:`archwright.spaces.base` on random architectures; an AssertionError says what broke.
 
     Networks and their costs are checked where the space builds any.
+
+    Args:
+        space: to be checked.
+        samples: number of architectures.
+        seed: of the draws.
     """
     assert space.name, "a space has a name"
     assert space.operations, f"{space.name}: a space names its operations"
@@ -266,6 +271,11 @@ def measured_cost(space: AnySpace, architecture: Any, scale: Scale) -> Cost:
     """Parameters and multiply-accumulates (of convolutions and matrix products) of the built network, on meta tensors.
 
     Multiply-accumulates are counted from the operators that an evaluation pass calls, for one image.
+
+    Args:
+        space: that builds it.
+        architecture: of the space.
+        scale: of the network; its auxiliary head is left out.
     """
     with torch.device("meta"):
         return count_network(space.build(architecture, scale.changed(auxiliary=False)), scale)

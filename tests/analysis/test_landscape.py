@@ -8,7 +8,6 @@ from torch import nn
 from archwright.analysis.landscape import (
     HIGHEST,
     Landscape,
-    folded,
     gradient_variance,
     grid_steps,
     loss_landscape,
@@ -103,20 +102,12 @@ def test_directions_have_the_norm_of_every_filter(network) -> None:
     assert torch.equal(again["classifier.weight"], first["classifier.weight"])
 
 
-def test_folding_norms_changes_nothing(network, images) -> None:
-    x, _ = images
-    fused = folded(network)
-    assert torch.allclose(fused(x), network.eval()(x), atol=1e-5)
-    left = [m for m in fused.modules() if isinstance(m, nn.BatchNorm2d)]
-    assert len(left) < sum(isinstance(m, nn.BatchNorm2d) for m in network.modules()) / 4
-
-
 @pytest.mark.parametrize("norms", ["kept", "batch"])
 def test_the_grid_is_the_plain_double_loop(network, images, norms) -> None:
     x, y = images
     directions, steps = random_directions(network, 0), grid_steps(3, 1.0)
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    found = loss_landscape(network, x, y, directions, steps, norms=norms, batch=10, workers=2)
+    found = loss_landscape(network, x, y, directions, steps, norms=norms, batch=10)
     own = {name: weight.detach().clone() for name, weight in network.named_parameters()}
     for i, a in enumerate(steps):
         for j, b in enumerate(steps):
@@ -148,6 +139,12 @@ def test_what_overflows_is_cut_and_marked(linear, tmp_path) -> None:
     assert np.isfinite(found.values).all()
     plot_landscapes({"one": found, "two": found}, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000
+
+
+def test_a_landscape_without_a_value_is_not_drawn(tmp_path) -> None:
+    gone = Landscape(np.array([-1.0, 1.0]), np.full((2, 2), HIGHEST), np.ones((2, 2), dtype=bool))
+    with pytest.raises(InputError, match="all points were clipped"):
+        plot_landscapes({"one": gone}, tmp_path / "plot.png")
 
 
 def test_share_under_a_level_and_json() -> None:

@@ -56,6 +56,17 @@ def test_several_cells_with_training_side_by_side(tmp_path) -> None:
     assert page.read_text().count("data:image/png") == 4
 
 
+def test_a_training_that_diverges_is_a_page_without_its_landscape(tmp_path) -> None:
+    page = tmp_path / "page.html"
+    small = ["--epochs=1", "--images=80", "--channels=4", "--cells=3", "--grid=2", "--variance-grid=2", "--lr=10"]
+    done = CliRunner().invoke(cli, ["analyze", "snas", *small, "--json", "--out", str(page)])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout.splitlines()[-1])["cells"]["snas"]
+    cut = [all(map(all, found["study"].get(key, {"cut": [[True]]})["cut"])) for key in ("landscape", "variance")]
+    assert any(cut)
+    assert page.read_text().count("data:image/png") == 2 + cut.count(False)
+
+
 def test_one_cell_twice_is_refused() -> None:
     done = CliRunner().invoke(cli, ["analyze", "snas", "--compare", "SNAS", "--epochs", "0"])
     assert isinstance(done.exception, InputError)

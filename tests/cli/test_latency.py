@@ -10,11 +10,13 @@ import pytest
 from archwright.cli.main import cli, main
 from archwright.costs.tables import LatencyTable
 from archwright.errors import InputError
-from archwright.methods.binas.method import Binas
+from archwright.methods.binas import Binas
+from archwright.search.configuration import Configuration
+from archwright.search.task import Task
 from archwright.spaces.compact import Compact
 from archwright.spaces.compact import scale_for as compact_scale
 from archwright.spaces.mbconv import SCALES, MbConv, scale_for
-from latency_tables import SteadyWatch
+from helpers.latency_tables import SteadyWatch
 
 
 def test_the_command_writes_a_table_of_the_space(
@@ -61,6 +63,6 @@ def test_the_table_of_named_images_fits_a_search_on_them(
     smooth = "random:classes=2,size=96,count=12"  # images much larger than what a search takes
     cli.main(["latency", "--data", smooth, "--repeats", "1", "--out", str(out)], standalone_mode=False)
     assert f"archwright search binas --data {smooth} --latency-table {out}" in capsys.readouterr().out
-    size = Binas.completed({"method": "binas", "data": smooth, "options": {}})["image_size"]
+    size = Binas.completed(Task(Configuration(method="binas", data=smooth)))["image_size"]
     assert size < 96
     LatencyTable.load(out).check(Compact(compact_scale(image_size=size, classes=2, image_channels=3)))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +10,7 @@ import pytest
 from PIL import Image
 
 from archwright.data import folder, load
-from archwright.data.images import square_pixels
+from archwright.data.images import opened, square_pixels
 from archwright.errors import InputError
 
 
@@ -201,3 +204,41 @@ def test_folder_of_nothing_but_bad_images_is_refused_even_when_skipping(image_fo
         path.write_text("text")
     with pytest.raises(InputError, match="and 1 more"):
         load(f"folder:{root}", skip_bad=True)
+
+
+EPS = b"""%!PS-Adobe-3.0 EPSF-3.0
+%%BoundingBox: 0 0 8 8
+%%EndComments
+showpage
+%%EOF
+"""
+
+
+def test_a_format_that_is_not_ours_is_no_image_whatever_it_is_called(image_folder, tmp_path: Path) -> None:
+    """Pillow hands an EPS file to Ghostscript, a program that obeys it."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    (tools / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path / 'started'}\n")
+    (tools / "gs").chmod(0o755)
+    root = image_folder({"a": 5, "b": 5})
+    (root / "a" / "drawn.png").write_bytes(EPS)
+    code = f"import archwright.data; archwright.data.load('folder:{root}')"
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "drawn.png (not an image)" in done.stderr
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_pipe_in_place_of_an_image_is_not_waited_for(image_folder) -> None:
+    root = image_folder({"a": 5, "b": 5})
+    os.mkfifo(root / "a" / "endless.png")
+    with pytest.raises(InputError, match="a pipe"):
+        load(f"folder:{root}")
+    assert load(f"folder:{root}", skip_bad=True).skipped == ("a/endless.png",)
+
+
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"])
+def test_every_format_of_ours_is_read(kind: str, tmp_path: Path) -> None:
+    Image.new("RGB", (9, 7), (10, 200, 30)).save(tmp_path / "image", format=kind)
+    with opened(tmp_path / "image") as image:
+        assert square_pixels(image, 4, 3).shape == (3, 4, 4)

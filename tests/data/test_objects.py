@@ -10,7 +10,7 @@ from torch.utils.data import Dataset, IterableDataset, TensorDataset
 
 from archwright.data import Batches, ImageData, from_object, load
 from archwright.data.kept import keep, load_kept
-from archwright.data.request import KEPT, DataRequest, load_data
+from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 
 RNG = np.random.default_rng(0)
@@ -145,7 +145,7 @@ def test_kept_images_come_back_the_same(tmp_path: Path) -> None:
         ours, theirs = (Batches(one, split, 8, seed=5).get(1, 0) for one in (data, again))
         assert torch.equal(ours[0], theirs[0])
         assert torch.equal(ours[1], theirs[1])
-    assert load_data(DataRequest(f"{KEPT}{tmp_path / 'data.npz'}", 9)).fingerprint == data.fingerprint
+    assert load_data(DataRequest(f"kept:{tmp_path / 'data.npz'}", 9)).fingerprint == data.fingerprint
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 

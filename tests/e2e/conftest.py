@@ -117,10 +117,10 @@ def start(runs: Path) -> Callable[..., subprocess.Popen[str]]:
 @pytest.fixture(scope="session")
 def finished(runs: Path, start: Callable[..., subprocess.Popen[str]]) -> Path:
     """A finished search: two latency limits on the embedded digits, by a plan that no busy machine changes."""
-    from binas_plans import PLAN, planned_run, space_of
+    from helpers.binas_plans import PLAN, planned_run, space_of
 
     folder = runs / "1-finished"
-    plan = PLAN.model_copy(update={"seconds": 30.0, "candidates": 6, "answer_seconds": 6.0})
+    plan = PLAN.model_copy(update={"seconds": 30.0})
     kept = planned_run(runs.parent / "plan", space_of(8, 10, 1), plan)
     small = ("--data", "digits", "--threads", "1", "--plan-from", kept)
     with start("search", "binas", *small, "--run", str(folder)) as process:

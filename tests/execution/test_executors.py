@@ -12,10 +12,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # worker processes get this path too and import the work by name
-
-import execution_work as work
-
 from archwright.errors import ArchwrightError, InputError, Interrupted
 from archwright.execution.base import Executor, Item, cheap, make_executor, run_items
 from archwright.execution.local import InProcess
@@ -24,6 +20,7 @@ from archwright.runs.files import Json
 from archwright.runs.progress import Bar
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
+from helpers import execution_work as work
 
 
 def items(folder: Path, count: int = 5) -> list[Item]:
@@ -210,14 +207,14 @@ def test_work_of_the_script_itself_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(scope="module")
 def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    folder = Path(__file__).parent
+    tests = Path(__file__).parents[1]
     environment = {
         **os.environ,
-        "PYTHONPATH": f"{folder}:{folder.parents[1] / 'src'}",
+        "PYTHONPATH": f"{tests}:{tests.parent / 'src'}",
         "DEAF_FOLDER": str(tmp_path_factory.mktemp("deaf")),
     }
     process = subprocess.Popen(
-        [sys.executable, str(folder / "drivers.py")],
+        [sys.executable, "-m", "helpers.drivers"],
         env=environment,
         text=True,
         stdin=subprocess.PIPE,
@@ -242,7 +239,7 @@ def start_driver(drivers: subprocess.Popen[str], module: str) -> int:
 @pytest.mark.parametrize("seconds", [0.0, 0.02, 0.1, 0.3, 1.0, 3.0])
 def test_no_worker_outlives_a_parent_killed_at_any_moment(drivers: subprocess.Popen[str], seconds: float) -> None:
     """Before its workers start, while they start, while they import torch, while they work."""
-    session = start_driver(drivers, "heavy_work")
+    session = start_driver(drivers, "helpers.heavy_work")
     time.sleep(seconds)  # the moments differ, and all must do
     os.kill(session, signal.SIGKILL)
     _wait_for(lambda: not _session(session))
@@ -251,7 +248,7 @@ def test_no_worker_outlives_a_parent_killed_at_any_moment(drivers: subprocess.Po
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_worker_that_lets_no_thread_run_ends_with_its_parent(drivers: subprocess.Popen[str]) -> None:
     folder: Path = drivers.deaf_folder  # type: ignore[attr-defined]
-    session = start_driver(drivers, "deaf_work")
+    session = start_driver(drivers, "helpers.deaf_work")
     _wait_for(lambda: len(list(folder.iterdir())) == 2)
     assert len(_session(session)) == 3
     os.kill(session, signal.SIGKILL)

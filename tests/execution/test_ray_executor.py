@@ -38,8 +38,10 @@ def cluster() -> Iterator[Executor]:
     """A local cluster for all tests here, as one for a whole run."""
     if importlib.util.find_spec("ray") is None:
         pytest.skip("the extra 'ray' is not installed")
+    before = signal.getsignal(signal.SIGTERM)
     with make_executor("ray", 2) as executor:
         yield executor
+    signal.signal(signal.SIGTERM, before)  # Ray has put its own in place and leaves it there
 
 
 def test_a_killed_worker_loses_nothing(cluster: Executor, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from archwright.solvers.polynomial import Polynomial
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import spaces
 from archwright.spaces.subgraphs import Subgraphs, read_bits
+from helpers.triangle_space import TriangleSpace
 
 SMALL: dict[str, Any] = {
     "data": "random:classes=3,size=8,channels=1,count=150",
@@ -207,5 +208,19 @@ def test_the_polynomial_in_words(tmp_path: Path) -> None:
 
 def test_the_report_says_why(first: Answer) -> None:
     page = report_run(first.folder).read_text()
-    assert first.details["insights"][0].split(" (")[0].split(">")[0] in page
+    assert first.insights[0].split(" (")[0].split(">")[0] in page
     assert "polynomial" in page
+
+
+def test_work_items_name_a_space_so_that_another_process_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    spaces.register("test-conas", TriangleSpace)
+    sent: list[str] = []
+
+    def kept(_executor: Any, _work: Any, items: Any, *_rest: Any) -> None:
+        sent.extend(item.payload["of"]["space_text"] for item in items)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(conas, "run_items", kept)
+    with pytest.raises(KeyboardInterrupt):
+        search("rsps", space="test-conas", **SMALL)
+    assert set(sent) == {"helpers.triangle_space:TriangleSpace"}

@@ -1,15 +1,9 @@
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-
-sys.path.insert(0, str(Path(__file__).parent))  # for two_layer
-
-from two_layer import FixedBatch, descent, loss_of, make_copy, make_problem, position
 
 import archwright as aw
 from archwright.errors import DivergedError, InputError, Interrupted
@@ -31,6 +25,7 @@ from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.supernets.cell import CellSupernet
 from archwright.training.bilevel import ArchitectureParameters, Problem, WeightCopy
 from archwright.training.diagnostics import COLLAPSE_SHARE, cell_state, collapse_warning
+from helpers.two_layer import FixedBatch, descent, loss_of, make_copy, make_problem, position
 
 TINY = {
     "data": "digits",
@@ -353,7 +348,7 @@ def test_what_a_supernet_search_cannot_have_is_refused(tmp_path):
     for idle in ({"xi": 0.1}, {"product": "exact"}):
         with pytest.raises(InputError, match="order 2"):
             aw.search("darts", run=tmp_path / "run", **TINY, **idle)
-    with pytest.raises(InputError, match="no hard limits"):
+    with pytest.raises(InputError, match="no limits with"):
         aw.search("darts", run=tmp_path / "run", **TINY, limits={"params": 1e9})
     assert not (tmp_path / "run").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.tables.locate import shared_data
+from archwright.tables.nasbench201 import CompactTable
 
 needs_table = pytest.mark.skipif(shared_data("nb201.npz") is None, reason="nb201.npz is not in the data folder")
 SMALL = {"pool": 40, "replicates": 1, "proxy_cells": 1, "proxy_size": 4, "proxy_batch": 16}
@@ -102,7 +104,9 @@ def test_scores_are_kept_between_runs_and_in_the_estimate(
         estimates.append(method.estimate_seconds())
         first = aw.search("hnas", run=tmp_path / f"run{len(estimates)}", **options)
     assert estimates[0] > estimates[1] == pytest.approx(2 * 0.002)  # two look-ups; the scores are there
-    assert len(list((runs_folder / "scores").glob("*.json"))) == 1
+    (kept,) = (runs_folder / "scores").iterdir()
+    for name in ("run1", "run2"):  # one file, which each run has, too
+        assert kept.samefile(tmp_path / name / "items" / "score.jsonl")
     monkeypatch.setattr("archwright.proxies.engine.score_chunk", None)
     assert aw.search("hnas", run=tmp_path / "again", **options).best == first.best
     with pytest.raises(TypeError):  # another batch gives other scores
@@ -166,3 +170,66 @@ def test_latency_limits_are_hard() -> None:
 def test_an_unknown_metric_is_refused_before_anything_runs() -> None:
     with pytest.raises(InputError, match="Did you mean 'snip'"):
         aw.search("hnas", data="digits", metric="snipp")
+
+
+OWN_SPACE = """
+from torch import nn
+import archwright as aw
+from own_layers import activation
+
+def build(architecture, scale):
+    width = architecture["width"]
+    layers = [nn.Conv2d(scale.image_channels, width, 3, stride=2), activation()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, scale.classes))
+
+SPACE = aw.ChoiceSpace({"width": [4, 6, 8, 10]}, build=build)
+"""
+
+
+def own_space(folder: Path, activation: str) -> str:
+    """The space of a script in ``folder``, whose networks have the activation that a file beside it says."""
+    folder.mkdir()
+    (folder / "own_layers.py").write_text(f"from torch import nn\n\nactivation = lambda: nn.{activation}()\n")
+    (folder / "own.py").write_text(OWN_SPACE)
+    return f"{folder / 'own.py'}:SPACE"
+
+
+def test_kept_scores_of_an_own_space_go_by_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digits = {"data": "digits", "epochs": 1, "final_epochs": 1, "evaluations": 1, "metric": "snip", "replicates": 1}
+    said: list[str] = []
+    monkeypatch.setattr("archwright.runs.progress.Progress.say", lambda self, text: said.append(text))
+    taken = []
+    for name, activation in (("first", "ReLU"), ("other", "Tanh"), ("again", "ReLU")):
+        monkeypatch.syspath_prepend(tmp_path / name)
+        sys.modules.pop("own_layers", None)
+        said.clear()
+        aw.search("hnas", space=own_space(tmp_path / name, activation), run=tmp_path / f"run-{name}", **digits)
+        taken.append(any("are taken from" in text for text in said))
+    assert taken == [False, False, True]
+
+
+def test_the_pool_is_made_canonical_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, real = [], NASBENCH201.canonical
+    monkeypatch.setattr(NASBENCH201, "canonical", lambda one: calls.append(one) or real(one), raising=False)
+    settings = {"channels": 2, "cells": 1, "epochs": 1, "final_epochs": 1, "evaluations": 1, **SMALL, "pool": 8}
+    aw.search("hnas", data="random:classes=3,size=8,channels=1,count=60", run=tmp_path / "run", **settings)
+    assert len(calls) == 8
+
+
+def test_no_more_is_evaluated_than_there_is_whatever_was_done_before(tmp_path: Path) -> None:
+    configuration = Configuration(method="hnas", data="digits", options={"evaluations": 12, **SMALL, "pool": 5})
+    method = Hnas(Context(configuration, Run(tmp_path / "unused", {}), Device("cpu", 1)))
+    assert len(method.pool) <= 5
+    assert method.count == len(method.pool) == method.rounds
+
+
+@needs_table
+def test_a_table_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, real = [], CompactTable.__init__
+    monkeypatch.setattr(CompactTable, "__init__", lambda self, path: reads.append(path) or real(self, path))
+    table = tmp_path / "table.npz"
+    table.symlink_to(shared_data("nb201.npz"))
+    for number in range(2):
+        run = tmp_path / f"run-{number}"
+        aw.search("hnas", benchmark=f"nb201:{table}", device="pixel3", evaluations=1, run=run, **SMALL)
+    assert len(reads) == 1

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from archwright.costs.clock import MARGIN
 from archwright.ensembles import Ensemble
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods import nesbs_ensembles as ensembles
@@ -53,9 +54,9 @@ def test_the_answer_is_an_ensemble_of_different_trained_members(found: Answer) -
     assert [str(one.architecture) for one in ensemble.members] == texts
     assert isinstance(load_model(found.folder), Ensemble)
     assert found.best.params == sum(one.params or 0 for one in found.members)
-    details = found.best.details or {}
-    assert details["error"] == pytest.approx(100 - (found.best.accuracy or 0))
-    assert details["member_errors"] == pytest.approx([100 - (one.accuracy or 0) for one in found.members])
+    assert found.ensemble is not None
+    assert found.ensemble.error == pytest.approx(100 - (found.best.accuracy or 0))
+    assert found.ensemble.member_errors == pytest.approx([100 - (one.accuracy or 0) for one in found.members])
     report = json.loads((found.folder / "artifacts" / "best-report.json").read_text())
     assert report["latency_ms"] > 0
     assert len(report["member_latency_ms"]) == 2
@@ -81,14 +82,14 @@ def test_an_ensemble_that_is_not_worth_its_price_is_called_so(found: Answer) -> 
     assert worth(better, members).startswith("On validation the ensemble is 1.50 points better than its best member, n")
     worse = worth(better.model_copy(update={"validation_accuracy": 74.0}), members)
     assert "not better than member 2 alone on validation (-1.00 points), which has 1/2.0" in worse
-    assert found.details["insights"] == [worth(found.best, found.members)]
+    assert found.insights == [worth(found.best, found.members)]
 
 
 def test_the_chosen_ensemble_has_the_least_loss_of_those_scored(found: Answer) -> None:
-    scored = found.details["scored"]
+    scored = found.scored_ensembles
     assert len(scored) == 3
-    assert found.details["estimated"] == min(scored, key=lambda one: one["loss"])
-    assert found.evaluations == len({text for one in scored for text in one["architectures"]})
+    assert found.chosen_ensemble == min(scored, key=lambda one: one.loss)
+    assert found.evaluations == len({text for one in scored for text in one.architectures})
 
 
 def test_scores_are_those_of_the_averaged_predictions_and_a_member_is_evaluated_once(
@@ -173,17 +174,21 @@ def test_limits_are_on_the_sum_of_the_members(found: Answer) -> None:
 
 
 def test_a_latency_limit_is_on_the_ensemble_as_one_network(found: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def timed(_: Nesbs, members: list[Any]) -> float:  # a convolution takes a ms, and joining members half a one
-        alone = sum(str(one).count("conv") for one in members)
-        return max(alone, 1.0) + 0.5 * (len(members) - 1)
+    class Watch:  # a convolution takes a ms, and joining members half a one
+        def __init__(self, method: Nesbs, members: tuple[Any, ...]) -> None:
+            alone = sum(str(one).count("conv") for one in members)
+            self.timing, self.ms = method.timing, max(alone, 1.0) + 0.5 * (len(members) - 1)
 
-    monkeypatch.setattr(Nesbs, "_timed", timed)
+        def times_ms(self, repeats: int) -> Any:
+            return np.full(repeats, self.ms)
+
+    monkeypatch.setattr(Nesbs, "_watch", lambda method, members: Watch(method, members))
     drawn = again(found, {"latency_ms": 6.0}, sampler="uniform", candidates=8).draw()
     sums = {tuple(one.architectures): sum(text.count("conv") for text in one.architectures) for one in drawn.scored}
     assert max(sums.values()) <= 6
     assert drawn.chosen.latency_ms is not None
-    assert drawn.chosen.latency_ms <= 6.0
-    kept = [one for one in drawn.scored if sums[tuple(one.architectures)] <= 5.5]
+    assert drawn.chosen.latency_ms <= MARGIN * 6.0
+    kept = [one for one in drawn.scored if sums[tuple(one.architectures)] + 0.5 <= MARGIN * 6.0]
     assert drawn.chosen.architectures == min(kept, key=lambda one: one.loss).architectures
     again(found, {"latency_ms": 6.0}).check()
     with pytest.raises(InfeasibleError, match="random members alone takes"):
@@ -287,3 +292,8 @@ def test_it_searches_the_darts_space(tmp_path: Path) -> None:
     }
     found = search("nesbs", run=tmp_path / "run", **{**settings, "batch_size": 40, "delta": 1.0, "candidates": 1})
     assert len(found.members) == 2
+
+
+def test_what_draws_ensembles_does_not_know_the_method() -> None:
+    assert not hasattr(ensembles, "Nesbs")
+    assert "methods.nesbs import" not in Path(ensembles.__file__).read_text()

@@ -1,15 +1,9 @@
 import itertools
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))  # for two_layer
-
-from two_layer import descent, loss_of, make_copy, make_problem, position
 
 import archwright as aw
 from archwright.errors import InputError
@@ -18,6 +12,7 @@ from archwright.methods.rarts import LatencyPenalty, fused_rarts_step, rarts_ste
 from archwright.spaces.nasbench201 import NAMES
 from archwright.training.bilevel import ArchitectureParameters, Problem
 from archwright.training.diagnostics import equilibrium
+from helpers.two_layer import descent, loss_of, make_copy, make_problem, position
 
 TINY = {
     "data": "digits",

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 import archwright as aw
-from archwright.costs.measure import Latency
+from archwright.costs.clock import ROUNDS
+from archwright.costs.measure import Timing
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods import width_removal as module
 from archwright.methods.rarts_width import Shrinking
 from archwright.methods.width_removal import least_count, removal_order
 from archwright.models import load_model
+from archwright.search.limited import time_again
 from archwright.spaces.counting import count_network
 from archwright.spaces.width import Width
 from archwright.training import Position
 
 TINY: dict[str, Any] = {
-    "network": "own_networks:plain",
+    "network": "helpers.own_networks:plain",
     "data": "random:classes=3,size=8,channels=1,count=160",
     "search_epochs": 1,
     "search_batch": 32,
@@ -70,7 +71,7 @@ def test_the_least_count_is_found(wanted: int) -> None:
 @pytest.mark.parametrize("optimiser", ["rarts", "slimming"])
 def test_channels_that_are_noise_by_construction_are_lost_and_no_others(optimiser: str, tmp_path: Path) -> None:
     settings = {"data": "digits", "search_epochs": 3, "l1": 0.01, "layers": "body.second", "search_augment": False}
-    found = thin(tmp_path, network="own_networks:HalfNoise", optimiser=optimiser, ratio=0.5, **settings)
+    found = thin(tmp_path, network="helpers.own_networks:HalfNoise", optimiser=optimiser, ratio=0.5, **settings)
     assert Width(found.best.architecture).channels["body.second"] == [0, 1, 2, 3]
 
 
@@ -101,17 +102,17 @@ def test_before_and_after_other_shares_of_one_search_and_what_a_loaded_model_say
     kept, fewer = (set(Width(one.best.architecture).channels["body.2"]) for one in (first, second))
     assert fewer < kept
     model = load_model(tmp_path / "b")
-    assert "Importing own_networks:plain, which the model in" in capsys.readouterr().err
+    assert "Importing helpers.own_networks:plain, which the model in" in capsys.readouterr().err
     thinned = model.network.body[2]
     assert (thinned.out_channels, model.network.body[6].in_features) == (4, 4)
-    with pytest.raises(InputError, match="with trained scores of own_networks:make on the same images"):
-        thin(tmp_path / "c", network="own_networks:make", ratio=0.5, search_from=str(tmp_path / "a"))
+    with pytest.raises(InputError, match=r"with trained scores of helpers\.own_networks:make on the same images"):
+        thin(tmp_path / "c", network="helpers.own_networks:make", ratio=0.5, search_from=str(tmp_path / "a"))
 
 
 def test_a_learned_share_loses_the_channels_of_score_zero(tmp_path: Path) -> None:
     found = thin(tmp_path, l1=20.0, keep=0.3)  # a pull that no gradient withstands
     assert found.details["after"]["channels"] == 3  # 30 % of 8, rounded up
-    assert any("would have kept fewer than 30% of their channels" in text for text in found.details["insights"])
+    assert any("would have kept fewer than 30% of their channels" in text for text in found.insights)
 
 
 def test_limits_are_met_after_removal(tmp_path: Path) -> None:
@@ -126,30 +127,53 @@ def test_limits_are_met_after_removal(tmp_path: Path) -> None:
     assert not (tmp_path / "d").exists()
 
 
-def test_a_latency_limit_is_verified_by_the_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock by which a network takes a millisecond for each of its inner channels."""
+class ChannelWatch:
+    """Instead of a stopwatch: a millisecond for each of a network's inner channels."""
 
-    def clock(network: nn.Module, *_: object) -> Latency:
-        channels = network.body[2].out_channels
-        return Latency(float(channels), float(channels), float(channels))
+    slow_after: int | None = None
+    """Rounds, of all networks together, after which everything takes twice as long."""
+    rounds = 0
 
-    monkeypatch.setattr(module, "measure", clock)
+    def __init__(self, network: nn.Module, shape: tuple[int, int, int], timing: Timing) -> None:
+        self.timing, self.ms = timing, float(network.body[2].out_channels)
+
+    def times_ms(self, repeats: int) -> NDArray[np.float64]:
+        """The same for every call of a round."""
+        type(self).rounds += 1
+        slow = self.slow_after is not None and self.rounds > self.slow_after
+        return np.full(repeats, self.ms * (2 if slow else 1))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[ChannelWatch]:
+    class Watch(ChannelWatch):
+        """Of this test alone."""
+
+    monkeypatch.setattr("archwright.costs.clock.Stopwatch", Watch)
+    return Watch
+
+
+def test_a_latency_limit_is_verified_by_the_clock(tmp_path: Path, clock: type[ChannelWatch]) -> None:
     found = thin(tmp_path / "a", timing=True, limits={"latency_ms": 5.2})
     assert (found.best.latency_ms, found.details["before"]["latency_ms"]) == (5.0, 8.0)
+    assert thin(tmp_path / "margin", timing=True, limits={"latency_ms": 5.1}).best.latency_ms == 4.0
     with pytest.raises(InfeasibleError, match=r"latency_ms from 1 to 8 .timed here."):
         thin(tmp_path / "b", timing=True, limits={"latency_ms": 0.5})
+    (again,) = time_again(tmp_path / "a", 2)
+    assert (again.limit_ms, again.medians_ms, again.within) == (5.2, [5.0, 5.0], True)
 
 
-def test_times_are_divided_by_the_slowdown_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[int] = []
+def test_times_are_divided_by_the_slowdown_of_the_machine(tmp_path: Path, clock: type[ChannelWatch]) -> None:
+    clock.slow_after = 2 * ROUNDS  # of the whole and of the thinnest network
+    found = thin(tmp_path, timing=True, ratio=0.5)
+    assert found.best.latency_ms == 4.0
+    assert found.details["before"]["latency_ms"] == 8.0
 
-    def clock(network: nn.Module, *_: object) -> Latency:
-        calls.append(1)
-        one = Latency(4.0, 4.0, 4.0)
-        return one if len(calls) <= 2 * module.ROUNDS else replace(one, median_ms=8.0, low_ms=8.0, high_ms=8.0)
 
-    monkeypatch.setattr(module, "measure", clock)
-    assert thin(tmp_path, timing=True, ratio=0.5).best.latency_ms == 4.0
+def test_networks_are_not_timed_again_where_they_were_not_timed(tmp_path: Path) -> None:
+    thin(tmp_path, ratio=0.5)
+    with pytest.raises(InputError, match="models with a latency limit"):
+        time_again(tmp_path)
 
 
 # --- bad input -------------------------------------------------------------------------------------------------------
@@ -165,10 +189,10 @@ def test_times_are_divided_by_the_slowdown_of_the_machine(tmp_path: Path, monkey
         ({"ratio": 0.5, "layers": "body.0"}, "'body.0', the first layer, which sees the image, whose channels stay"),
         ({"ratio": 0.5, "layers": "body.6"}, "'body.6', the classifier, whose channels stay"),
         ({"ratio": 0.5, "layers": "body.7"}, "layers with channels that may go .body.2., got 'body.7'"),
-        ({"ratio": 0.5, "network": "own_networks:one_layer"}, "with channels to remove"),
-        ({"ratio": 0.5, "network": "own_networks:Cut"}, "module 'body"),
-        ({"ratio": 0.5, "network": "own_networks:Mixing"}, "channels of 'body.second' cannot be removed"),
-        ({"ratio": 0.5, "space": "nasbench201"}, "no other space than width:own_networks:plain"),
+        ({"ratio": 0.5, "network": "helpers.own_networks:one_layer"}, "with channels to remove"),
+        ({"ratio": 0.5, "network": "helpers.own_networks:Cut"}, "module 'body"),
+        ({"ratio": 0.5, "network": "helpers.own_networks:Mixing"}, "channels of 'body.second' cannot be removed"),
+        ({"ratio": 0.5, "space": "nasbench201"}, "--space with the method"),
         ({"l1": 0.1, "optimiser": "random"}, "which trains no scores"),
         ({"limits": {"latency_ms": 1.0}}, "--timing beside a limit on latency_ms"),
         ({"limits": {"memory_bytes": 1.0}}, "memory_bytes"),

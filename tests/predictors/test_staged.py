@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import kendalltau
-from staged_problems import every_choice, small_problem
 
 from archwright.errors import InputError
 from archwright.predictors.staged import (
@@ -21,6 +20,7 @@ from archwright.predictors.staged import (
 )
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.solvers.synthetic import synthetic_problem
+from helpers.staged_problems import every_choice, small_problem
 
 
 def uniform_population(problem: StagedProblem) -> StagedChoice:

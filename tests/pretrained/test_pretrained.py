@@ -5,19 +5,19 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
-import lite_oracle
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from safetensors.torch import save_file
-from wheels import random_weights, write_wheel
 
 from archwright.data.preprocessing import Preprocessing
 from archwright.errors import InputError
 from archwright.models import Model, load_classifier
 from archwright.pretrained import STARTS, Weights, installed, load_start
 from archwright.pretrained.files import translated
+from helpers import lite_oracle
+from helpers.wheels import random_weights, write_wheel
 
 REAL = pytest.mark.skipif(not installed("efficientnet-lite0"), reason="the extra 'pretrained' is not installed")
 

@@ -6,13 +6,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from archwright.data.request import DataRequest
 from archwright.errors import InputError
 from archwright.execution.base import make_executor
 from archwright.proxies import engine
-from archwright.proxies.engine import ScoreRequest, cached_scores, draw_batch, load_data, score_architectures
+from archwright.proxies.engine import (
+    ScoreRequest,
+    cached_scores,
+    draw_batch,
+    load_data,
+    score_architectures,
+    scores_key,
+)
 from archwright.runs.run import ItemLog
+from archwright.spaces.base import Scale
+from archwright.spaces.choice_space import ChoiceSpace, Combination
 from archwright.spaces.darts import DARTS
 from archwright.spaces.nasbench201 import NASBENCH201, cell_of
 
@@ -85,3 +96,24 @@ def test_bad_requests_are_refused(tmp_path: Path) -> None:
         attempt(replicates=0)
     with pytest.raises(InputError, match="at least one architecture"):
         score_architectures(NASBENCH201, [], REQUEST, executor=make_executor(), log=ItemLog(tmp_path / "y"))
+
+
+def test_the_name_of_kept_scores_goes_by_values_that_code_takes_from_elsewhere() -> None:
+    def space(width: int) -> ChoiceSpace:
+        def build(architecture: Combination, scale: Scale) -> nn.Module:
+            layers = [nn.Conv2d(scale.image_channels, width, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+            return nn.Sequential(*layers, nn.Linear(width, scale.classes))
+
+        return ChoiceSpace({"depth": [1, 2]}, build=build)
+
+    before = torch.random.get_rng_state()
+    keys = [scores_key(one, list(one.enumerated() or ()), REQUEST) for one in (space(4), space(4), space(6))]
+    assert keys[0] == keys[1] != keys[2]
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_scores_of_code_in_no_file_are_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "source_digest", lambda makers: None)
+    assert scores_key(NASBENCH201, CELLS, REQUEST) is None
+    with pytest.raises(InputError, match="whose code is in a file"):
+        cached_scores(tmp_path, NASBENCH201, CELLS, REQUEST, executor=make_executor())

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from test_records import small_batch, small_network
 from torch import nn
 
 from archwright.proxies.blocks import IDENTITY, entropies, folded, jumps, least_rise, mean_jump
@@ -15,6 +14,7 @@ from archwright.proxies.metrics import LOWEST, distinct_codes, linear_regions, p
 from archwright.proxies.records import BlockRecord, ReluRecord
 from archwright.proxies.registry import PROXIES
 from archwright.proxies.score import score
+from helpers.small_networks import small_batch, small_network
 
 ALL = [entry.name for entry in PROXIES]
 

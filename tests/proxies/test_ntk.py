@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from test_records import small_batch, small_network
 from torch import nn
 from torch.func import functional_call, jacrev
 
 from archwright.proxies import ntk
 from archwright.proxies.modules import record_module
 from archwright.proxies.records import LayerRecord
+from helpers.small_networks import small_batch, small_network
 
 
 def kernel_of(records: list[LayerRecord]) -> torch.Tensor:

@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from test_records import hook_count, small_batch, small_network
 from torch import nn
 
 from archwright.errors import InputError
 from archwright.proxies.initialise import initialise, weight_scale
 from archwright.proxies.metrics import GRAD, NASWOT
 from archwright.proxies.score import combine, score
+from helpers.small_networks import hook_count, small_batch, small_network
 
 
 def test_sharing_passes_changes_no_score() -> None:

@@ -5,7 +5,6 @@ import gc
 import numpy as np
 import pytest
 import torch
-from nb201_module import Network, with_weights
 
 from archwright.errors import InputError
 from archwright.proxies import lanes
@@ -16,6 +15,7 @@ from archwright.proxies.stacked import ProxyScale, score_stacked
 from archwright.proxies.stacked_cells import score_stacked_cells
 from archwright.spaces.base import Scale
 from archwright.spaces.darts import DARTS
+from helpers.nb201_module import Network, with_weights
 
 ALL = [entry.name for entry in PROXIES]
 

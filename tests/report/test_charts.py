@@ -21,7 +21,7 @@ def test_ticks_are_round_and_inside(low: float, high: float) -> None:
 
 
 def test_points_stand_where_their_numbers_are_and_say_them() -> None:
-    root = picture(scatter("t", [Mark(1, 10, "a <b>"), Mark(3, 30, "c", chosen=True), Mark(2, 20, "d")], "x", "y"))
+    root = picture(scatter("t", [Mark(1, 10, "a <b>"), Mark(3, 30, "c", "chosen"), Mark(2, 20, "d")], "x", "y"))
     circles = root.findall("circle")
     assert [one.get("aria-label") for one in circles] == ["a <b>", "d", "c"]  # chosen ones last, so on top
     xs, ys = ([float(one.get(key)) for one in circles] for key in ("cx", "cy"))
@@ -29,6 +29,22 @@ def test_points_stand_where_their_numbers_are_and_say_them() -> None:
     assert ys[0] > ys[1] > ys[2]
     assert xs[1] - xs[0] == pytest.approx(xs[2] - xs[1], abs=0.2)
     assert all(one.get("tabindex") == "0" for one in circles)
+
+
+def test_limits_are_lines_within_the_picture_and_said_aloud() -> None:
+    root = picture(scatter("t", [Mark(1, 10, "a"), Mark(1.5, 12, "b", "beside")], "ms", "y", limits=[1.2, 4.0]))
+    (a, b), (near, far) = (
+        [float(one.get(key)) for one in root.findall(kind) if one.get("class") != "grid"]
+        for kind, key in (("circle", "cx"), ("line", "x1"))
+    )
+    assert a < near < b < far < 640
+    assert [one.text for one in root.findall("text") if "limit" in (one.text or "")] == ["limit 1.2", "limit 4"]
+    assert root.get("aria-label") == "t: 2 points, ms from 1 to 1.5, y from 10 to 12, limits at 1.2, 4"
+
+
+def test_lines_are_said_aloud() -> None:
+    root = picture(lines("losses", {"one": [(1, 5.0), (2, 4.0)]}, "epoch", "loss"))
+    assert root.get("aria-label") == "losses: loss by epoch; one: 4 at 2"
 
 
 def test_long_lines_are_thinned_and_keep_their_ends() -> None:

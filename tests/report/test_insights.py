@@ -37,7 +37,7 @@ def labels(text: str, kind: str = "point|chosen") -> list[str]:
 
 def test_a_polynomial_is_drawn_to_both_sides(run: Run) -> None:
     terms = [{"bits": ["a", "<b>"], "coefficient": -0.4}, {"bits": ["c"], "coefficient": 0.1}]
-    text = insights(run, answer(run, details={"rounds": [{"terms": terms}], "insights": list("pqrst")}))
+    text = insights(run, answer(run, loss_rounds=[{"terms": terms}], insights=list("pqrst")))
     assert re.findall(r"margin-left:([\d.]+)%;width:([\d.]+)%", text) == [("0.0", "50.0"), ("50.0", "12.5")]
     assert "a and &lt;b&gt;" in text
     assert text.count("<li>") == 3
@@ -57,7 +57,7 @@ def test_the_trade_off_of_ensembles(run: Run) -> None:
         return {"architectures": [], "delta": delta, "loss": 1.0, "error": error, "ate": ate, "ppd": ppd}
 
     both = [scored(0.0, 12.0, 14.0, 3.0), scored(1.0, 10.0, 15.0, 9.0)]
-    text = insights(run, answer(run, details={"scored": both, "estimated": both[1]}))
+    text = insights(run, answer(run, scored_ensembles=both, chosen_ensemble=both[1]))
     assert "delta = 1 won" in text
     assert labels(text, "chosen") == ["delta 1: the ensemble errs on 10.0 %, its members on 15.0 %, disagree on 9.0 %"]
 
@@ -73,9 +73,10 @@ def finished(run: Run, **fields: Any) -> str:
 
 def test_a_front_of_tried_networks_is_at_their_validation_accuracy(run: Run) -> None:
     def tried(latency_ms: float, validated: float, **more: Any) -> Candidate:
-        return Candidate(architecture="cn_r1_k3_s1_c8", latency_ms=latency_ms, validation_accuracy=validated, **more)
+        known = {"architecture": "cn_r1_k3_s1_c8", **more}
+        return Candidate(latency_ms=latency_ms, validation_accuracy=validated, **known)
 
-    chosen = tried(1.0, 95.0, accuracy=93.0, limits={"latency_ms": 2.0})
+    chosen = tried(1.0, 95.0, architecture="cn_r1_k3_s1_c16", accuracy=93.0, limits={"latency_ms": 2.0})
     text = finished(run, front=[tried(2.0, 90.0), tried(3.0, 94.0)], models=[chosen])
     assert [label.partition(":")[0] for label in labels(text)] == [
         "2 ms, 90.00 % by validation accuracy",
@@ -88,10 +89,43 @@ def test_a_front_of_tried_networks_is_at_their_validation_accuracy(run: Run) -> 
     assert way.count("H") == way.count("V") == 2
 
 
+def test_one_network_is_a_picture_beside_its_limits_and_the_plain_one(run: Run) -> None:
+    """Which both limits chose, and which was measured slower than when it was tried."""
+    tried = Candidate(architecture="cn_r1_k3_s1_c8", latency_ms=1.0, validation_accuracy=95.0)
+    measured = tried.model_copy(update={"latency_ms": 1.25, "accuracy": 94.0})
+    models = [measured.model_copy(update={"limits": {"latency_ms": limit}}) for limit in (1.5, 4.0)]
+    plain = {"accuracy": 90.0, "validation_accuracy": 91.0, "accuracy_on": "x", "latency_ms": 0.5}
+    simple = {"accuracy": 80.0, "validation_accuracy": 81.0, "accuracy_on": "x"}
+    text = finished(run, front=[tried], models=models, beside={"plain network": plain, "chance": simple})
+    assert labels(text, "chosen") == ["1.25 ms, 95.00 % by validation accuracy: cn_r1_k3_s1_c8"]
+    assert labels(text, "point") == []
+    assert labels(text, "beside") == ["plain network: 0.5 ms, 91.00 % by validation accuracy"]
+    assert re.findall("limit [\\d.]+", text) == ["limit 1.5", "limit 4"]
+    assert "Rings: beside, plain network." in text
+    assert "<td>90.00\N{NO-BREAK SPACE}%, 0.5\N{NO-BREAK SPACE}ms</td>" in text
+    assert "<td>80.00\N{NO-BREAK SPACE}%</td>" in text
+    assert "Line:" not in text
+
+
+def test_models_without_a_front_are_drawn_by_what_is_limited(run: Run) -> None:
+    models = [
+        Candidate(architecture=str(n), accuracy=80.0 + n, latency_ms=1.0, params=10 * n, limits={"params": 11.0 * n})
+        for n in (1, 2)
+    ]
+    text = finished(run, models=models)
+    assert labels(text, "chosen") == [f"{10 * n} parameters, 8{n}.00 % as tested: {n}" for n in (1, 2)]
+    assert re.findall("limit [\\d.]+", text) == ["limit 11", "limit 22"]
+    (alone,) = (one.model_copy(update={"limits": None}) for one in models[:1])
+    assert "accuracy against cost" not in finished(run, best=alone)
+    assert labels(finished(run, best=models[0]), "chosen") == ["10 parameters, 81.00 % as tested: 1"]
+    unmeasured = [one.model_copy(update={"accuracy": None}) for one in models]
+    assert "accuracy against cost" not in finished(run, best=unmeasured[0], models=unmeasured)
+
+
 def test_an_exact_front_is_as_predicted_and_its_answers_as_tested(run: Run) -> None:
     front = [Candidate(architecture="x", latency_ms=float(n), predicted_accuracy=80.0 + n) for n in (1, 2)]
     models = [Candidate(architecture="y", latency_ms=1.5, predicted_accuracy=81.0, accuracy=79.0)]
-    text = finished(run, front=front, models=models, details={"front_points": 1234})
+    text = finished(run, front=front, models=models, front_points=1234)
     assert "1,234 networks that no other one beats in both, as predicted" in text
     assert labels(text, "chosen") == ["1.5 ms, 79.00 % as tested: y"]
 

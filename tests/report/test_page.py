@@ -15,9 +15,10 @@ from PIL import Image
 
 from archwright.cli.main import cli
 from archwright.errors import InputError
-from archwright.report.page import LARGEST_PAGE, command_of, report_comparison, report_run, run_page
+from archwright.report.page import LARGEST_PAGE, report_comparison, report_run, run_page
 from archwright.runs.run import Run
 from archwright.search.engine import search
+from archwright.search.flags import command_of
 
 
 class Checked(HTMLParser):

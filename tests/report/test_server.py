@@ -222,6 +222,23 @@ def test_a_plan_that_names_files_elsewhere_reads_none(guest: TestClient, root: P
     assert "leads out" in answer.text
 
 
+def test_names_of_any_length_and_runs_of_any_shape_are_answered(guest: TestClient, root: Path) -> None:
+    long = "n" * 5000
+    for path in (f"/runs/{long}/report.html", f"/runs/{long}/log.txt", f"/runs/x/artifacts/{long}"):
+        assert guest.get(path).status_code == 404
+    for action in ("stop", "resume"):
+        assert guest.post(f"/api/runs/{long}/{action}", headers=SAME).status_code == 404
+    assert guest.get(f"/runs/stopped [one]/artifacts/{long}").status_code == 404
+    run = make_run(root, "odd")
+    run.artifact("result.json").write_text('{"best": 3}')
+    assert guest.get("/runs/odd/report.html").status_code == 409
+    run = make_run(root, "strange")
+    run.describe(machine={"a": 1}, versions={"b": [1]})
+    run.event("diagnostics", epoch=1, cells=[1])
+    run.event("diagnostics", epoch=2, cells=[1])
+    assert guest.get("/runs/strange/report.html").status_code == 200  # odd events are passed over
+
+
 def test_files_are_downloads_and_reports_are_written_anew(guest: TestClient, root: Path) -> None:
     run = Run.open(root / "stopped [one]")
     run.artifact("page.html").write_text("<script>alert(1)</script>")
@@ -317,9 +334,16 @@ def test_a_finished_run_is_not_resumed(guest: TestClient, root: Path) -> None:
 
 
 def test_what_a_run_imports_is_said(guest: TestClient, root: Path) -> None:
-    make_run(root, "own", space="my_module:MySpace")
+    make_run(root, "own", space="my_module:MySpace", evaluate="my_module:score")
     told = news(guest.get("/api/stream", params={"run": "own"}).text)["run"]
-    assert told["imports"] == ["my_module:MySpace"]
+    assert told["imports"] == ["my_module"]
+
+
+@pytest.mark.parametrize("space", ['choices:{"a": [1, 2]}', "choices:/tmp/space.json", "width:resnet20", "here:f-01"])
+def test_what_a_run_does_not_import_is_not_said(guest: TestClient, root: Path, space: str) -> None:
+    make_run(root, "own", space=space, evaluate="ask-and-tell", augment="crop=4,flip")
+    told = news(guest.get("/api/stream", params={"run": "own"}).text)["run"]
+    assert told["imports"] == []
 
 
 def test_a_taken_port_and_a_folder_that_is_none(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_compare import ARMS, Bench, bench_notes, bench_rows, equal_time, limits_of
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
-from binas_plans import ALONE, PLAN, planned_run, space_of, table_of
+from helpers.binas_plans import ALONE, PLAN, planned_run, space_of, table_of
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
 SPACE = space_of()

@@ -16,7 +16,7 @@ from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_pretrained import ARMS, Others, arm_notes
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
-from tiny_start import tiny_start, write_grey_photos
+from helpers.tiny_start import tiny_start, write_grey_photos
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_every_arm_answers_every_limit_and_once(settings: Settings, monkeypatch:
     limits = binas_pretrained.prepared(folder / "plan", "not read again", 0.0)
     assert limits == sorted(limits)
     others = Others(folder / "ours-0", limits, ItemLog(folder / "networks" / "resolution-0.jsonl"), Stop())
-    plan = others.plan.plan
+    plan = others.ours.steps
     steps = {key.split()[1]: int(key.split()[-1]) for key in others.log.done}
     trained = sum(count * plan.step_ms[int(size)] for size, count in steps.items()) / 1000
     assert trained == pytest.approx(others.seconds(), rel=0.2)

@@ -15,7 +15,7 @@ TINY = {"search_epochs": 1, "final_epochs": 1, "batch": 64}
 
 def test_table_5_has_every_arm_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rarts_width, "SETTINGS", {**rarts_width.SETTINGS, "image_size": 8})
-    own = replace(rarts_width.TABLE_5, network="own_networks:plain", channels=None, **TINY)
+    own = replace(rarts_width.TABLE_5, network="helpers.own_networks:plain", channels=None, **TINY)
     monkeypatch.setattr(rarts_width, "TABLE_5", own)
     monkeypatch.setattr(rarts_width, "ARMS", {"random": "random", "RARTS": "rarts"})
     settings = Settings(tmp_path, seeds=1, data="random:classes=3,size=8,channels=1,count=200")

@@ -59,3 +59,13 @@ def test_table_7_2_orders_wide_and_deep(small, monkeypatch) -> None:
     for name, (width, depth, _, _) in thesis7_topology.TABLE_7_2.items():
         assert (rows[f"{name} width"].ours, rows[f"{name} depth"].ours) == (width, depth)
     assert rows["DEEP trace"].ours > 0
+
+
+def test_the_theorems_of_section_4_3_3_beside_what_holds(small, monkeypatch) -> None:
+    monkeypatch.setattr(thesis4, "LINEAR_CELLS", 50)
+    rows = {row.label: row for row in thesis4.theorems_4_3_3(small).rows}
+    broken = [f"{name}: broken" for name in ("theorem 4.3", "theorem 4.3 corrected", "theorem 4.4")]
+    assert [rows[label].paper for label in broken] == [0, None, 0]
+    assert rows[broken[0]].ours > 50
+    assert rows[broken[1]].ours == rows[broken[2]].ours == 0
+    assert rows["theorem 4.3: largest value / bound"].ours > 1 >= rows["theorem 4.4: largest value / bound"].ours

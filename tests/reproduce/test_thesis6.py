@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from nb201_module import Network, with_weights
 from torch import nn
 
 from archwright.data.request import load_data
@@ -20,6 +19,7 @@ from archwright.reproduce.networks import SmallScale, one_trace, trace_of_201
 from archwright.spaces.nasbench1shot1 import NASBENCH1SHOT1_1
 from archwright.spaces.nasbench201 import cell_of
 from archwright.tables.locate import shared_data
+from helpers.nb201_module import Network, with_weights
 
 NOISE = "random:classes=10,size=8,channels=3,count=256"
 

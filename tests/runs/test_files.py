@@ -13,14 +13,27 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from safetensors import safe_open
 
 from archwright.errors import RunError
-from archwright.runs.files import JsonLines, load_tree, read_json, read_metadata, save_tree, write_atomic, write_json
+from archwright.runs.files import (
+    JsonLines,
+    load_tree,
+    load_weights,
+    read_json,
+    read_metadata,
+    save_tree,
+    save_weights,
+    share_file,
+    stored_elements,
+    write_atomic,
+    write_json,
+)
 
 # --- atomic files and JSON -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("broken", ["os.fsync", "pathlib.Path.replace"])
+@pytest.mark.parametrize("broken", ["os.fsync", "archwright.runs.disk.rename"])
 def test_a_failed_write_keeps_the_old_file_and_leaves_nothing_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
@@ -207,8 +220,55 @@ def test_a_truncated_or_altered_tree_is_an_error_that_names_it(tmp_path: Path, d
         load_tree(path)
 
 
+def test_weights_with_the_same_metadata_are_the_same_bytes(tmp_path: Path) -> None:
+    facts = {f"key {number}": "ä" * number for number in range(9)}
+    state = {
+        "weight": torch.arange(6.0).reshape(2, 3),
+        "count": torch.tensor(3),
+        "none": torch.zeros(0, dtype=torch.int8),
+    }
+    files = [tmp_path / f"{number}.safetensors" for number in range(4)]
+    for number, file in enumerate(files):
+        turned = dict(list(facts.items())[:: -1 if number % 2 else 1])
+        save_weights(file, state, turned)
+    assert len({file.read_bytes() for file in files}) == 1
+    assert read_metadata(files[0]) == facts
+    assert stored_elements(files[0]) == 7
+    with safe_open(files[0], framework="pt") as opened:
+        assert torch.equal(opened.get_tensor("weight"), state["weight"])
+        assert opened.get_tensor("count") == 3
+    module = torch.nn.Module()
+    module.register_parameter("weight", torch.nn.Parameter(torch.zeros(2, 3)))
+    module.register_buffer("count", torch.tensor(0))
+    module.register_buffer("none", torch.ones(0, dtype=torch.int8))
+    load_weights(module, files[0])
+    assert module.get_buffer("count") == 3
+
+
 def test_metadata_of_something_else_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = tmp_path / "notes.safetensors"
     path.write_text(json.dumps({"a": 1}))
     with pytest.raises(RunError, match=r"notes\.safetensors"):
         read_metadata(path)
+
+
+def test_a_shared_file_is_one_file_or_else_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "source"
+    source.write_text("first")
+    share_file(source, tmp_path / "new" / "linked")
+    assert source.samefile(tmp_path / "new" / "linked")
+
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", no_links)
+    share_file(source, tmp_path / "copied")
+    assert (tmp_path / "copied").read_text() == "first"
+    assert not source.samefile(tmp_path / "copied")
+
+
+def test_sharing_leaves_what_is_there(tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("new")
+    (tmp_path / "target").write_text("old")
+    share_file(tmp_path / "source", tmp_path / "target")
+    assert (tmp_path / "target").read_text() == "old"

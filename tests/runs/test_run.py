@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from archwright.cli.show_runs import show_run
 from archwright.errors import InputError, RunError
 from archwright.runs.run import Run, find_run, list_runs, new_folder
 
@@ -156,3 +157,39 @@ def test_runs_are_found_by_path_name_and_last(runs_folder: Path) -> None:
     assert find_run(str(runs_folder / "20200101-000000-a")).folder == runs_folder / "20200101-000000-a"
     with pytest.raises(InputError, match="nothing-here"):
         find_run("nothing-here")
+
+
+def test_the_last_events_are_read_and_all_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make(tmp_path / "a")
+    assert run.last_events(5) == ([], 0)
+    show_run(run)
+    for number in range(100):
+        run.event("noted", number=number)
+    with (run.folder / "events.jsonl").open("a") as file:
+        file.write('{"kind": "torn"')
+    events, total = run.last_events(3)
+    assert total == 100
+    assert [event["number"] for event in events] == [97, 98, 99]
+    capsys.readouterr()
+    show_run(run)
+    said = capsys.readouterr().out
+    assert "100 events, all in" in said
+    assert "number 59" not in said
+    assert "number 60" in said
+    assert "number 99" in said
+
+
+def test_a_damaged_last_event_is_named_by_its_line(tmp_path: Path) -> None:
+    run = make(tmp_path / "a")
+    run.event("noted")
+    with (run.folder / "events.jsonl").open("a") as file:
+        file.write('{"no": "kind"}\n')
+    with pytest.raises(RunError, match=r"line 2 of .*events\.jsonl"):
+        run.last_events(5)
+
+
+def test_the_last_run_is_the_newest_that_can_be_read(runs_folder: Path) -> None:
+    make(runs_folder / "20200101-000000-a")
+    make(runs_folder / "20200102-000000-b")
+    (runs_folder / "20200102-000000-b" / "run.json").write_text("{")
+    assert find_run("last").folder.name == "20200101-000000-a"

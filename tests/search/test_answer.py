@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 import archwright as aw
 from archwright.errors import InputError, RunError
-from archwright.search.answer import RESULT, Answer, Candidate
+from archwright.search.answer import RESULT, Answer, Candidate, Found
 
 TINY: dict[str, Any] = {"data": "digits", "channels": 4, "cells": 1, "epochs": 1, "final_epochs": 1, "threads": 1}
 
@@ -36,7 +36,7 @@ def test_the_json_is_what_scripts_rely_on() -> None:
     models = [Candidate(architecture="a", accuracy=50.0, validation_accuracy=51.0, limits={"latency_ms": 2.0})]
     written = answer(front=front, models=models, beside={"chance": {"accuracy": 10.0, "accuracy_on": "x"}}).to_json()
     assert written == {
-        "format": 1,
+        "format": 2,
         "method": "m",
         "space": "s",
         "data": "d",
@@ -51,7 +51,7 @@ def test_the_json_is_what_scripts_rely_on() -> None:
         "seconds": 1.0,
         "run": "nowhere",
     }
-    assert {"models", "members", "beside", "details"}.isdisjoint(answer().to_json())
+    assert set(answer().to_json()) & set(Found.model_fields) == {"best", "front", "evaluations"}
     assert answer(data=None).to_json()["data"] is None
 
 
@@ -99,9 +99,12 @@ def test_an_architecture_without_a_model_says_so() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 99}, "expected an answer of format 1"),
+        ({"format": 99}, "expected an answer of format 1 or 2"),
         ({"best": 3}, "damaged or altered"),
         ({"colour": "red"}, "damaged or altered"),
+        ({"format": 1, "details": 3}, "damaged or altered"),
+        ({"format": 1, "best": None}, "damaged or altered"),
+        ({"format": 1, "members": [3], "best": {"architecture": "a", "details": {}}}, "damaged or altered"),
         ({"evaluations": None}, "damaged or altered"),
     ],
 )
@@ -110,6 +113,39 @@ def test_damaged_answers_are_errors(change: dict[str, Any], message: str, tmp_pa
     (tmp_path / RESULT).write_text(json.dumps({**answer().to_json(), **change}))
     with pytest.raises(RunError, match=message):
         Answer.read(tmp_path)
+
+
+def test_an_answer_of_the_first_form_is_read_under_the_names_of_now(tmp_path: Path) -> None:
+    scored = {"architectures": ["a"], "delta": None, "loss": 0.5, "error": 9.0, "ate": 10.0, "ppd": 3.0}
+    terms = [{"bits": ["x"], "coefficient": -0.5}]
+    details = {
+        "verdict": "Warning.",
+        "insights": ["One.", "Two."],
+        "latency_on": "here",
+        "reachable_ms": [0.5, 2.0],
+        "front_points": 9,
+        "failures": 1,
+        "rounds": [{"terms": terms, "fixed": 2}],
+        "scored": [scored],
+        "estimated": scored,
+        "plan": {"steps": 3},
+    }
+    alone = {"error": 9.0, "member_errors": [9.5, 10.5], "ate": 10.0, "ppd": 3.0, "ece": 1.0, "images": 5, "params": 7}
+    written = answer(members=[Candidate(architecture="a")]).to_json()
+    old = {**written, "format": 1, "details": details, "best": {"architecture": "a", "details": alone}}
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / RESULT).write_text(json.dumps(old))
+    found = Answer.read(tmp_path)
+    assert (found.verdict, found.insights, found.latency_on) == ("Warning.", ["One.", "Two."], "here")
+    assert (found.reachable_ms, found.front_points, found.failures) == ((0.5, 2.0), 9, 1)
+    assert found.loss_rounds[0].terms[0].bits == ["x"]
+    assert found.chosen_ensemble == found.scored_ensembles[0]
+    assert found.ensemble is not None
+    assert found.ensemble.member_errors == [9.5, 10.5]
+    assert found.details == {"plan": {"steps": 3}}
+    found.save()
+    assert Answer.read(tmp_path) == found
+    assert found.to_json()["loss_rounds"] == [{"terms": terms, "fixed": 2}]
 
 
 def test_a_model_outside_the_run_is_refused(tmp_path: Path) -> None:

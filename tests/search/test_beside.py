@@ -102,7 +102,23 @@ def test_the_verdict_says_when_an_answer_is_nothing_to_be_proud_of() -> None:
     assert "within chance" in near
     assert "--minutes" in near
     assert "(worse)" in beside.verdict(answer(40, 31, 49), simple)
-    slow = {**simple, PLAIN: Beside(accuracy=80.0, accuracy_on="the same images", latency_ms=0.7)}
-    limited = answer(70, 61, 78).model_copy(update={"limits": {"latency_ms": 0.3}})
-    said = "the 80.0 % of the plain network, which takes 0.7 ms where 0.3 are allowed, on the same images"
-    assert said in beside.verdict(limited, slow)
+
+
+def test_the_verdict_compares_at_equal_cost() -> None:
+    def plain(percent: float, latency_ms: float) -> dict[str, Beside]:
+        known = {"accuracy_on": "the same images", "latency_ms": latency_ms}
+        return {CHANCE: simple_thing(25.0), LOGISTIC: simple_thing(55.0), PLAIN: Beside(accuracy=percent, **known)}
+
+    def limited(latency_ms: float) -> Candidate:
+        return answer(70, 61, 78).model_copy(update={"limits": {"latency_ms": 0.3}, "latency_ms": latency_ms})
+
+    assert beside.verdict(limited(0.28), plain(80.0, 0.7)) == ""  # more accurate, but not within the limit
+    assert "not better than the 80.0 %" in beside.verdict(limited(0.28), plain(80.0, 0.29))
+    quicker = beside.verdict(limited(0.18), plain(71.0, 0.29))
+    assert quicker == "As accurate as the plain network (71.0 %, within chance) in 0.62 of its time."
+    assert "Warning" in beside.verdict(limited(0.28), plain(71.0, 0.29))  # as accurate, and not slower
+    assert "which is quicker" in beside.verdict(limited(0.28), plain(71.0, 0.1))
+    assert beside.verdict(limited(0.28), plain(50.0, 0.7)).startswith("20.0 points above the plain network's 50.0 %")
+    assert "the 75.0 % of the logistic regression" in beside.verdict(
+        limited(0.2), {**plain(50.0, 0.7), LOGISTIC: simple_thing(75.0)}
+    )

@@ -63,7 +63,9 @@ def test_texts_of_the_command_line_are_read() -> None:
     values = {"method": "random", "data": "digits", "split": "70,15,15", "training": "optimizer=adamw,momentum=0.8"}
     configuration = Configuration(**values)
     assert configuration.split == (70, 15, 15)
-    assert configuration.training == {"optimizer": "adamw", "momentum": "0.8"}
+    assert configuration.training == {"optimizer": "adamw", "momentum": 0.8}
+    kept_as_texts = {"optimizer": "adamw", "momentum": "0.8"}  # as runs of earlier versions have it
+    assert Configuration(**{**values, "training": kept_as_texts}) == configuration
     recipe = Task(configuration).recipe
     assert (recipe.optimizer, recipe.momentum) == ("adamw", 0.8)
     assert Configuration(**configuration.model_dump(mode="json")) == configuration
@@ -117,5 +119,6 @@ def test_files_of_the_user_are_kept_by_their_whole_path(tmp_path: Path, monkeypa
     assert made.space == f"choices:{tmp_path}/space.json"
     assert made.evaluate == f"{tmp_path}/mine.py:score"
     assert made.augment == f"{tmp_path}/sub/mine.py:noise"
+    assert Configuration(method="random", benchmark="nb101:table.npz").benchmark == f"nb101:{tmp_path}/table.npz"
     for text in ("nasbench201", 'choices:{"a": [1, 2], "b": ["x.py:y"]}', "json:dumps", "crop=4,flip"):
         assert Configuration(method="random", space=text).space == text

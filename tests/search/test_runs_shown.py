@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from archwright.cli.main import cli
+from archwright.data.request import LOADED
 from archwright.errors import InputError, Interrupted, RunError
 from archwright.runs.run import Run
 from archwright.search.answer import Answer
@@ -79,9 +80,7 @@ def test_paths_are_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         patch.setattr("archwright.search.engine._finish", lambda method, resumed: method.context.task.data.fingerprint)
         assert resume(tmp_path / "run") == Run.open(tmp_path / "run").header["fingerprint"]
     np.savez(tmp_path / "own.npz", x=255 - images, y=labels)
-    from archwright.data.request import load_data
-
-    load_data.cache_clear()
+    LOADED.clear()
     with pytest.raises(RunError, match="fingerprint differs"):
         resume(tmp_path / "run")
 

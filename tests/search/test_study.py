@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -145,3 +146,42 @@ def test_best_of_nothing(tmp_path: Path) -> None:
     study.tell(study.ask(), float("nan"), "broken")
     with pytest.raises(InputError, match="none so far"):
         _ = study.best
+
+
+def test_only_a_method_that_remembers_proposes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty thousand questions are read in less than a second (benchmarks/growth.py) because of it."""
+    with aw.Study("evolution", SPACE, run=tmp_path / "s") as study:
+        loop(study, 4)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(study.method), "propose", lambda *_: 1 / 0)
+        with aw.Study("evolution", SPACE, run=tmp_path / "s") as again:
+            assert again.history == study.history
+
+
+def test_unanswered_questions_come_in_their_order_also_equal_ones(tmp_path: Path) -> None:
+    space = aw.ChoiceSpace({"a": [1, 2]})
+    with aw.Study("random", space, run=tmp_path / "s", evaluations=4) as study:
+        asked = [study.ask() for _ in range(6)]
+        study.tell(asked[0], 1.0)
+    with aw.Study("random", space, run=tmp_path / "s", evaluations=4) as study:
+        assert [study.ask() for _ in range(5)] == asked[1:]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"architecture": 3},
+        {"architecture": "no such"},
+        {"architecture": '{"a": 1, "b": 1}', "score": "x"},
+        {"architecture": '{"a": 1, "b": 1}', "score": True},
+        {"architecture": '{"a": 1, "b": 1}', "score": 1},
+    ],
+)
+def test_a_damaged_log_is_named_by_its_line(tmp_path: Path, record: dict[str, Any]) -> None:
+    aw.Study("random", SPACE, run=tmp_path / "s").close()
+    (tmp_path / "s" / "items").mkdir()
+    (tmp_path / "s" / "items" / "study.jsonl").write_text(json.dumps(record) + "\n")
+    for _ in range(2):  # the second does not find the folder in use
+        with pytest.raises(RunError, match=r"line 1 of .*study\.jsonl"):
+            aw.Study("random", SPACE, run=tmp_path / "s")

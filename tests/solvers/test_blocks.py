@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from archwright.errors import InputError
-from archwright.solvers import pareto
-from archwright.solvers.blocks import problem_from_blocks
+from archwright.solvers import pareto, problem_from_blocks
 
 ROWS = [
     {"stage": 1, "block": 1, "configuration": "plain", "value": 1.0, "latency_ms": 0.1},

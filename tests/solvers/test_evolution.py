@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from staged_problems import every_choice, small_problem
 
 from archwright.errors import InfeasibleError
 from archwright.solvers import evolution, pareto
 from archwright.solvers.synthetic import synthetic_problem
+from helpers.staged_problems import every_choice, small_problem
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from staged_problems import brute_force_table, small_problem
 
 from archwright.solvers.lagrange import relax
+from helpers.staged_problems import brute_force_table, small_problem
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from staged_problems import brute_force_widths, every_choice, small_problem, width_problem
 
 from archwright.errors import InfeasibleError
 from archwright.solvers import milp
 from archwright.solvers.encoding import coefficients, decode, structure
 from archwright.solvers.problem import StagedProblem
+from helpers.staged_problems import brute_force_widths, every_choice, small_problem, width_problem
 
 
 @pytest.mark.parametrize("seed", range(15))

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from staged_problems import brute_force_table, brute_force_widths, small_problem, width_problem
 
 from archwright.errors import InfeasibleError
 from archwright.solvers import milp, pareto
 from archwright.solvers.problem import StagedProblem
 from archwright.solvers.synthetic import synthetic_problem, synthetic_widths_problem
+from helpers.staged_problems import brute_force_table, brute_force_widths, small_problem, width_problem
 
 problems = st.builds(
     small_problem,

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from staged_problems import every_choice, hand_evaluate, small_problem
 
 from archwright.errors import InfeasibleError, InputError
 from archwright.solvers import problem as problem_module
 from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.solvers.synthetic import synthetic_problem
+from helpers.staged_problems import every_choice, hand_evaluate, small_problem
 
 
 def arguments(**changed: object) -> dict[str, object]:

@@ -4,11 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from staged_problems import every_choice, small_problem
 
 from archwright.errors import InputError
 from archwright.solvers import pareto, quadratic
 from archwright.solvers.quadratic import QuadraticObjective, bilinear_objective
+from helpers.staged_problems import every_choice, small_problem
 
 
 def test_bilinear_objective_is_the_problems_own() -> None:

@@ -1,15 +1,8 @@
 """A cell space of a third party's in supernet, derivation and searches, with nothing but the contract between them."""
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))  # for triangle_space
-
-from triangle_space import TRIANGLE
 
 import archwright as aw
 from archwright.errors import InputError
@@ -23,6 +16,7 @@ from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import spaces
 from archwright.supernets.cell import CellSupernet
 from archwright.testing import check_space
+from helpers.triangle_space import TRIANGLE
 
 SMALL = {"data": "digits", "epochs": 1, "final_epochs": 1, "cells": 1, "channels": 4}
 SEARCHES = {
@@ -35,7 +29,7 @@ SEARCHES = {
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setitem(spaces.entries, "triangle", Entry("triangle", "triangle_space:TRIANGLE", "a plug-in"))
+    monkeypatch.setitem(spaces.entries, "triangle", Entry("triangle", "helpers.triangle_space:TRIANGLE", "a plug-in"))
 
 
 def test_a_third_party_s_space_keeps_the_contract():

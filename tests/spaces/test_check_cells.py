@@ -1,15 +1,9 @@
 """The conformance suite notices a cell space whose derivation, sampling or inherited weights are wrong."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for triangle_space
-
-from triangle_space import Triangle, TriangleSpace
-
 from archwright.testing import check_space
+from helpers.triangle_space import Triangle, TriangleSpace
 
 
 class Shown(Triangle):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from archwright.errors import InputError
-from archwright.spaces.choice_space import Choice, ChoiceSpace
+from archwright.spaces.choice_space import ChoiceSpace, Combination
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.operations import Cost
 from archwright.spaces.registry import find_space, name_space
@@ -18,7 +18,7 @@ from archwright.testing import check_space
 CHOICES = {"depth": range(2, 5), "width": np.array([4, 8]), "kind": ["plain", "deep"], "skip": [True, None, [1, 2.5]]}
 
 
-def build(choice: Choice, scale) -> nn.Module:
+def build(choice: Combination, scale) -> nn.Module:
     layers: list[nn.Module] = [nn.Conv2d(scale.image_channels, choice["width"], 3, padding=1)]
     for _ in range(choice["depth"]):
         layers += [nn.BatchNorm2d(choice["width"]), nn.ReLU(), nn.Conv2d(choice["width"], choice["width"], 1)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from test_mbconv import counted
 from torch import nn
 
 from archwright.costs.additive import counted_costs
@@ -20,6 +20,7 @@ from archwright.spaces.mbconv import SCALES as MBCONV_SCALES
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.staged import StagedSpace
 from archwright.testing import check_space
+from helpers.counting import counted
 
 TINY = Compact(SCALES["compact-8"].changed(channels=8, width_choices=(1.0, 2.0), depths=(1, 2)))
 WIDE_MBCONV = MbConv(
@@ -183,3 +184,16 @@ def test_the_gradient_of_the_last_maps_keeps_their_memory_format() -> None:
     network.end.train()(inner).sum().backward()
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
     assert torch.allclose(network.end(maps), network.end.eval()(maps), atol=1e-6)
+
+
+@pytest.mark.parametrize("space", [TINY, WIDE_MBCONV], ids=["compact", "mbconv"])
+def test_what_is_allowed_cannot_be_changed_from_outside(space: StagedSpace[Any]) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        space.allowed[0, 0] = False
+
+
+def test_a_staged_space_takes_scales_of_its_own_kind_only() -> None:
+    with pytest.raises(InputError, match="a scale of the compact space"):
+        Compact(MBCONV_SCALES["mbconv-8"])
+    with pytest.raises(InputError, match="a scale of the mbconv space"):
+        MbConv(SCALES["compact-8"])

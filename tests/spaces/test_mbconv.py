@@ -16,30 +16,13 @@ from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Scale
 from archwright.spaces.mbconv import MBCONV, SCALES, MbConv, scale_for
 from archwright.spaces.mbconv_scale import MbConvScale
+from helpers.counting import counted
 
 TINY = MbConv(
     SCALES["mbconv-8"].changed(
         stage_widths=(24, 40), stage_strides=(1, 2), activations=("relu", "swish"), last_widths=(96, 128)
     )
 )
-
-
-def counted(network: nn.Module, channels: int, size: int) -> tuple[int, int]:
-    """Parameters and multiply-accumulates of a network on the meta device, seen by hooks."""
-    macs = 0
-
-    def hook(module: nn.Module, _: object, output: torch.Tensor) -> None:
-        nonlocal macs
-        if isinstance(module, nn.Conv2d):
-            macs += output[0].numel() * module.weight[0].numel()
-        elif isinstance(module, nn.Linear):
-            macs += module.weight.numel()
-
-    for module in network.modules():
-        module.register_forward_hook(hook)
-    with torch.no_grad():
-        network.eval()(torch.empty(1, channels, size, size, device="meta"))
-    return sum(p.numel() for p in network.parameters()), macs
 
 
 @pytest.mark.parametrize("name", SCALES)

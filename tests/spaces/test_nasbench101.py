@@ -7,7 +7,6 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from cell101_oracle import smallest_form
 
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
@@ -21,6 +20,7 @@ from archwright.spaces.nasbench101 import (
     parse_cell101,
     vertex_channels,
 )
+from helpers.cell101_oracle import smallest_form
 
 C1, C3, MP = range(3)
 INCEPTION = Cell101((C1, C3, C3, C3, MP), ((0,), (0,), (0,), (3,), (0,), (1, 2, 4, 5)))

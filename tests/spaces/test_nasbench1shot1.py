@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import pytest
-from cell101_oracle import smallest_form
 
 from archwright.errors import InputError
 from archwright.spaces.base import Scale
@@ -20,6 +19,7 @@ from archwright.spaces.nasbench1shot1 import (
 from archwright.spaces.nasbench101 import Cell101, cell_hash
 from archwright.tables.locate import shared_data
 from archwright.testing import check_space
+from helpers.cell101_oracle import smallest_form
 
 each = pytest.mark.parametrize("space", SPACES.values(), ids=list(SPACES))
 

@@ -42,12 +42,12 @@ def test_the_text_has_ranges_and_parses_back() -> None:
 
 
 def test_the_space_keeps_the_contract() -> None:
-    space = space_of("own_networks:plain")
+    space = space_of("helpers.own_networks:plain")
     space.scales = {"small": OWN}
     check_space(space, samples=2)
 
 
-NAMES = [*NETWORKS, "own_networks:make", "own_networks:plain"]
+NAMES = [*NETWORKS, "helpers.own_networks:make", "helpers.own_networks:plain"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -62,7 +62,7 @@ def test_zero_scores_can_be_removed_and_counts_are_analytic(name: str) -> None:
 
 
 def test_a_score_multiplies_the_feature_map_which_equals_scaling_the_kernel() -> None:
-    space = space_of("own_networks:plain")
+    space = space_of("helpers.own_networks:plain")
     network, images = space.whole().eval(), torch.randn(2, 1, 8, 8)
     scores = Scores(space.structure)
     values = torch.rand(scores.total)
@@ -93,7 +93,7 @@ def test_groups_of_a_residual_network_by_hand() -> None:
 
 
 def test_a_grouped_convolution_loses_the_same_from_every_group() -> None:
-    space = space_of("own_networks:make")
+    space = space_of("helpers.own_networks:make")
     assert space.sizes["body.grouped"] == 3  # 12 outputs in 4 groups
     assert space.sizes["body.conv1"] == 2  # its reader has 8 inputs in 4 groups
     grouped = space.build(
@@ -105,11 +105,14 @@ def test_a_grouped_convolution_loses_the_same_from_every_group() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("own_networks:one_layer", "channels to remove beside its first layer .body.0. and its classifier"),
-        ("own_networks:Cut", "module 'body.(first|middle)' cannot be .no gradient comes back"),
-        ("own_networks:Failing", "module 'body.wrong' cannot be"),
-        ("own_networks:no_network", "a torch module as network, got str"),
-        ("own_networks:nothing", "an object 'nothing'"),
+        ("helpers.own_networks:one_layer", "channels to remove beside its first layer .body.0. and its classifier"),
+        ("helpers.own_networks:Cut", "module 'body.(first|middle)' cannot be .no gradient comes back"),
+        ("helpers.own_networks:Failing", "module 'body.wrong' cannot be"),
+        (
+            "helpers.own_networks:no_network",
+            "a torch module from your function helpers.own_networks:no_network, got str",
+        ),
+        ("helpers.own_networks:nothing", "an object 'nothing'"),
         ("resnet21", "a network among resnet20"),
     ],
 )
@@ -120,13 +123,13 @@ def test_networks_that_cannot_be_thinned(name: str, message: str) -> None:
 
 def test_other_outputs_than_classes_are_refused() -> None:
     with pytest.raises(InputError, match=r"logits of shape \(1, 5\).*\(1, 3\)"):
-        _ = WidthSpace("own_networks:three_outputs", OWN.changed(classes=5)).structure
+        _ = WidthSpace("helpers.own_networks:three_outputs", OWN.changed(classes=5)).structure
 
 
 def test_a_layer_that_mixes_channels_is_found_out() -> None:
-    space = space_of("own_networks:Mixing")
+    space = space_of("helpers.own_networks:Mixing")
     assert broken_group(space, space.whole()) == "body.second"
-    assert broken_group(space_of("own_networks:make"), space_of("own_networks:make").whole()) is None
+    assert broken_group(space_of("helpers.own_networks:make"), space_of("helpers.own_networks:make").whole()) is None
 
 
 @pytest.mark.parametrize(
@@ -134,11 +137,11 @@ def test_a_layer_that_mixes_channels_is_found_out() -> None:
 )
 def test_wrong_texts_are_refused(text: str) -> None:
     with pytest.raises(InputError):
-        space_of("own_networks:plain").parse(text)
+        space_of("helpers.own_networks:plain").parse(text)
 
 
 def test_a_space_is_found_by_its_text() -> None:
     space = find_space("width:mobilenetv2")
     assert (space.name, space.scales["paper"].channels) == ("width:mobilenetv2", 32)
     with pytest.raises(InputError, match="no --channels with your own"):
-        find_space("width:own_networks:plain").check_scale(OWN.changed(channels=4))
+        find_space("width:helpers.own_networks:plain").check_scale(OWN.changed(channels=4))

@@ -14,7 +14,7 @@ from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.elastic import ElasticSupernet
-from archwright.supernets.measure import BATCH, RUNNING, measure, recalibrated
+from archwright.supernets.measure import BATCH, RUNNING, measure_subnetwork, recalibrated
 
 IMAGES, LABELS = torch.randn(24, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(24) % 10
 BATCHES = [(IMAGES[:12], LABELS[:12]), (IMAGES[12:], LABELS[12:])]
@@ -68,10 +68,10 @@ def test_cell_sub_networks_are_their_inherited_networks(space, statistics):
     architectures = [space.sample(np.random.default_rng(seed)) for seed in (1, 2)]
     choices = [supernet.one_hot(architecture) for architecture in architectures]
     before = copy.deepcopy(supernet.state_dict())
-    for architecture, outcome in zip(architectures, measure(supernet, choices, BATCHES, BATCH), strict=True):
+    for architecture, choice in zip(architectures, choices, strict=True):
+        outcome = measure_subnetwork(supernet, choice, BATCHES, BATCH)
         assert_same(outcome, *by_hand(supernet.inherit(architecture), True))
-    again = measure(supernet, choices, BATCHES, recalibrated(TRAINING, 24))
-    for architecture, outcome in zip(architectures, again, strict=True):
+        outcome = measure_subnetwork(supernet, choice, BATCHES, recalibrated(TRAINING, 24))
         assert_same(outcome, *by_hand(supernet.inherit(architecture), False, TRAINING))
     assert supernet.training
     after = supernet.state_dict()
@@ -81,21 +81,21 @@ def test_cell_sub_networks_are_their_inherited_networks(space, statistics):
 
 def test_running_statistics_are_those_the_supernet_kept_and_are_refused_where_it_keeps_none(elastic):
     architecture = elastic.space.sample(np.random.default_rng(3))
-    (outcome,) = measure(elastic, [elastic.space.to_choice(architecture)], BATCHES, RUNNING)
+    outcome = measure_subnetwork(elastic, elastic.space.to_choice(architecture), BATCHES, RUNNING)
     assert_same(outcome, *by_hand(elastic.cut_out(architecture), False))
     supernet = cell_supernet(NASBENCH201, "batch")
     choice = supernet.one_hot(NASBENCH201.sample(np.random.default_rng(0)))
     with pytest.raises(InputError, match="running statistics"):
-        measure(supernet, [choice], BATCHES, RUNNING)
+        measure_subnetwork(supernet, choice, BATCHES, RUNNING)
 
 
 def test_elastic_sub_networks_are_their_cut_out_networks(elastic):
     before = copy.deepcopy(elastic.state_dict())
     architecture = elastic.space.sample(np.random.default_rng(4))
     choice = elastic.space.to_choice(architecture)
-    (outcome,) = measure(elastic, [choice], BATCHES, BATCH)
+    outcome = measure_subnetwork(elastic, choice, BATCHES, BATCH)
     assert_same(outcome, *by_hand(elastic.cut_out(architecture), True))
-    (outcome,) = measure(elastic, [choice], BATCHES, recalibrated(TRAINING, 24))
+    outcome = measure_subnetwork(elastic, choice, BATCHES, recalibrated(TRAINING, 24))
     assert_same(outcome, *by_hand(elastic.cut_out(architecture), False, TRAINING))
     after = elastic.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
@@ -104,8 +104,8 @@ def test_elastic_sub_networks_are_their_cut_out_networks(elastic):
 def test_recalibration_stops_at_the_number_of_images():
     supernet = cell_supernet(NASBENCH201, "batch")
     choice = supernet.one_hot(NASBENCH201.parse("|nor_conv_3x3~0|+|none~0|none~1|+|skip_connect~0|none~1|none~2|"))
-    few = measure(supernet, [choice], BATCHES, recalibrated(TRAINING, 8))[0]
-    first = measure(supernet, [choice], BATCHES, recalibrated(TRAINING[:1], 24))[0]
+    few = measure_subnetwork(supernet, choice, BATCHES, recalibrated(TRAINING, 8))
+    first = measure_subnetwork(supernet, choice, BATCHES, recalibrated(TRAINING[:1], 24))
     assert (few.losses == first.losses).all()
     with pytest.raises(InputError, match="at least 2"):
         recalibrated(TRAINING, 1)
@@ -116,5 +116,5 @@ def test_masks_with_several_operations_an_edge_are_measured():
     masks = {"cell": torch.ones(6, 5)}
     with torch.no_grad():
         logits = torch.cat([supernet(images, masks) for images, _ in BATCHES])
-    (outcome,) = measure(supernet, [masks], BATCHES, BATCH)
+    outcome = measure_subnetwork(supernet, masks, BATCHES, BATCH)
     assert outcome.losses == pytest.approx(F.cross_entropy(logits, LABELS, reduction="none").numpy(), abs=1e-5)

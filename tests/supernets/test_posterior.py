@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from triangle_space import NAMES, TriangleSpace
 
 from archwright.errors import InputError
 from archwright.spaces.darts import DARTS
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import spaces
 from archwright.supernets.posterior import Posterior, Sampler, fit_step
+from helpers.triangle_space import NAMES, TriangleSpace
 
 CELL_SPACES = ["nasbench201", "darts", "nasbench1shot1-1", "nasbench1shot1-3"]
 

@@ -1,10 +1,5 @@
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parent))  # for training_fakes, in every import mode of pytest
 
 
 @pytest.fixture(autouse=True)

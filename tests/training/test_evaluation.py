@@ -2,10 +2,10 @@ import pytest
 import torch
 from scipy.stats import binomtest
 from torch import nn
-from training_fakes import FakeBatches, ListBatches, small_network
 
 from archwright.errors import DivergedError, InputError
 from archwright.training.evaluation import evaluate, recalibrate, wilson_interval
+from helpers.training_fakes import FakeBatches, ListBatches, small_network
 
 
 class Scores(nn.Module):

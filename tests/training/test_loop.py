@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
-from training_fakes import FakeBatches, ListBatches, StopAfter, assert_same_network, small_network
 
 from archwright.errors import DivergedError, InputError, Interrupted, RunError
 from archwright.runs.checkpoints import Checkpoints
 from archwright.training.loop import drive, step_seed
 from archwright.training.plain import train
 from archwright.training.recipe import Recipe
+from helpers.training_fakes import FakeBatches, ListBatches, StopAfter, assert_same_network, small_network
 
 RECIPES = {
     "sgd": Recipe(epochs=3, batch_size=6, lr=0.05, nesterov=True, weight_decay=1e-3, clip=1.0, warmup_epochs=0.5),
@@ -133,10 +133,9 @@ def test_failure_at_every_write_and_rename_loses_nothing(tmp_path, monkeypatch, 
 
 
 def kill_and_resume(folder: Path, kills: int) -> None:
-    script = Path(__file__).with_name("killed_training.py")
     subprocess.run(
-        [sys.executable, str(script), str(folder), str(kills)],
-        check=True, timeout=500, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        [sys.executable, "-m", "helpers.killed_training", str(folder), str(kills)],
+        check=True, timeout=500, cwd=Path(__file__).parents[1], env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
 

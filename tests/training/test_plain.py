@@ -2,13 +2,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training_fakes import DigitBatches, FakeBatches, ListBatches, assert_same_network, small_network
 
 from archwright.errors import InputError
 from archwright.training.evaluation import evaluate
 from archwright.training.loop import Position
 from archwright.training.plain import make_optimizer, plain_step, train
 from archwright.training.recipe import Recipe, get_recipe
+from helpers.training_fakes import DigitBatches, FakeBatches, ListBatches, assert_same_network, small_network
 
 BATCH = (torch.tensor([[1.0, 2.0], [-1.0, 0.5]]), torch.tensor([0, 1]))
 

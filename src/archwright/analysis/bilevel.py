@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archwright.errors import InputError
+from archwright.runs.files import save_figure
 
 Vector = NDArray[np.float64]
 
@@ -54,7 +55,15 @@ SOLVABLE = BilevelLosses(
 def quadratic_losses(
     train: Vector, train_linear: Vector, validation: Vector, validation_linear: Vector, n: int
 ) -> BilevelLosses:
-    """Losses z Q z / 2 + b z of z = (w, a) stacked, w of length ``n``; Q (n+m, n+m) symmetric, b (n+m,)."""
+    """Losses z Q z / 2 + b z of z = (w, a) stacked.
+
+    Args:
+        train: Q of the training loss, (n+m, n+m), symmetric.
+        train_linear: b of the training loss, (n+m,).
+        validation: Q of the validation loss, (n+m, n+m), symmetric.
+        validation_linear: b of the validation loss, (n+m,).
+        n: length of w; the m entries after it are a.
+    """
 
     def parts(Q: Vector, b: Vector) -> tuple[Any, Any]:
         def value(w: Vector, a: Vector) -> float:
@@ -112,7 +121,16 @@ def _iterate(
 
 
 def lagrangian(losses: BilevelLosses, a: Vector, w: Vector, y: Vector, lam: float, beta: float) -> float:
-    """Eq. (4): L_v(y, a) + lam L_t(w, a) + beta/2 |y - w|^2."""
+    """Eq. (4): L_v(y, a) + lam L_t(w, a) + beta/2 |y - w|^2.
+
+    Args:
+        losses: L_t and L_v.
+        a: architecture parameters, (m,).
+        w: weights that see the training loss, (n,).
+        y: their relaxed copy, which sees the validation loss, (n,).
+        lam: weight of the training loss.
+        beta: weight of the distance between the copies.
+    """
     return losses.validation(y, a) + lam * losses.train(w, a) + beta / 2 * float(((y - w) ** 2).sum())
 
 
@@ -125,7 +143,16 @@ def darts_trajectory(
     lr: float = 0.01,
     steps: int = 5000,
 ) -> Trajectory:
-    """DARTS: alpha by the gradient of L_v(w - xi grad_w L_t(w, a), a), exactly, then w; ``xi`` = 0 is first order."""
+    """DARTS: alpha by the gradient of L_v(w - xi grad_w L_t(w, a), a), exactly, then w.
+
+    Args:
+        losses: with their gradients.
+        a: where the architecture parameters start, a number or (m,).
+        w: where the weights start, a number or (n,).
+        xi: step of the look-ahead; 0 is first order.
+        lr: step of both updates.
+        steps: number of updates.
+    """
 
     def step(state: State) -> State:
         a, w, _ = state
@@ -141,7 +168,15 @@ def darts_trajectory(
 def milenas_trajectory(
     losses: BilevelLosses = SOLVABLE, a: Any = 2.0, w: Any = -2.0, *, lr: float = 0.01, steps: int = 5000
 ) -> Trajectory:
-    """MiLeNAS, eq. (3)."""
+    """MiLeNAS, eq. (3): w by the training loss, then alpha by the sum of both losses.
+
+    Args:
+        losses: with their gradients.
+        a: where the architecture parameters start, a number or (m,).
+        w: where the weights start, a number or (n,).
+        lr: step of both updates.
+        steps: number of updates.
+    """
 
     def step(state: State) -> State:
         a, w, _ = state
@@ -163,7 +198,18 @@ def rarts_trajectory(
     lr: float = 0.01,
     steps: int = 5000,
 ) -> Trajectory:
-    """RARTS, eq. (7), Gauss-Seidel."""
+    """RARTS, eq. (7), Gauss-Seidel: w, then y, then alpha, each with the newest values of the others.
+
+    Args:
+        losses: with their gradients.
+        a: where the architecture parameters start, a number or (m,).
+        w: where the weights start, a number or (n,).
+        y: where the relaxed copy of the weights starts, a number or (n,).
+        lam: weight of the training loss.
+        beta: weight of the distance between w and y.
+        lr: step of all updates.
+        steps: number of updates.
+    """
 
     def step(state: State) -> State:
         a, w, y = state
@@ -181,7 +227,7 @@ def _start(*values: Any) -> State:
 
 
 def coercivity_warning(lam: float, beta: float) -> str:
-    """A sentence if the Lagrangian of the solvable model is not coercive at (lam, beta); else empty.
+    """A sentence if the Lagrangian of the solvable model is not coercive at (``lam``, ``beta``); else empty.
 
     Its Hessian is positive definite exactly when 4 lam beta > 2 lam + beta; only then Theorem 1 promises convergence.
     """
@@ -195,7 +241,7 @@ def coercivity_warning(lam: float, beta: float) -> str:
 
 
 def rarts_equilibrium(lam: float, beta: float) -> tuple[float, float, float]:
-    """(a, w, y) that solves (13) to (15), where RARTS ends on the solvable model.
+    """(a, w, y) that solves (13) to (15) at ``lam`` and ``beta``, where RARTS ends on the solvable model.
 
     a = 4 lam beta / (4 lam beta - 2 lam - beta), w = a (1 - 1 / (2 lam)), y = 2 - a.
     """
@@ -211,6 +257,10 @@ def plot_fig1(path: Path, steps: int = 3000) -> dict[str, tuple[float, float]]:
 
     Left: beta = 10, y0 = 0, several lambda. Middle: lambda = 10, y0 = 0, several beta. Right: both 10, several y0. The
     paper prints the fixed values but not the varied ones; those here are ours.
+
+    Args:
+        path: of the image.
+        steps: updates of every curve.
     """
     from matplotlib.figure import Figure
 
@@ -233,5 +283,5 @@ def plot_fig1(path: Path, steps: int = 3000) -> dict[str, tuple[float, float]]:
         axis.plot([1], [1], "r*", markersize=12, label="minimum (1, 1)")
         axis.set(title=f"Varying {title}", xlabel="alpha", ylabel="w")
         axis.legend(fontsize=7)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)
     return ends

@@ -22,7 +22,7 @@ from archwright.analysis.sharpness import largest_curvature
 from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import DivergedError
-from archwright.runs.files import Json
+from archwright.runs.files import Json, save_figure
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Scale
 from archwright.training import Recipe, evaluate, train
@@ -64,7 +64,7 @@ class CellStudy:
 
     @classmethod
     def from_json(cls, payload: Json) -> CellStudy:
-        """Inverse of :meth:`to_json`."""
+        """A study as :meth:`to_json` wrote it."""
         return cls(**{**payload, "data": DataRequest(**payload["data"])})
 
     @property
@@ -74,7 +74,12 @@ class CellStudy:
 
 
 def study_cell(payload: Json, stop: Stop) -> Json:
-    """Work item: curves of the test loss and accuracy, and the surroundings of the end weights."""
+    """Work item: curves of the test loss and accuracy, and the surroundings of the end weights.
+
+    Args:
+        payload: a :class:`CellStudy` as JSON.
+        stop: asked between two steps of the training.
+    """
     study = CellStudy.from_json(payload)
     data = load_data(study.data)
     network, curves = _trained(study, data, stop)
@@ -173,6 +178,5 @@ def plot_curves(curves: Mapping[str, Mapping[str, Sequence[Sequence[float]]]], p
         axis.set_ylabel(name)
         axis.grid(alpha=0.3)
     axes[0].legend(fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)

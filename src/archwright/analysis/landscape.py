@@ -3,23 +3,17 @@
 Directions are random and *filter-normalised* (Li et al., 2018): every filter of a direction has the norm of the
 network's own filter, so that networks of different scales can be compared; biases and norm parameters do not move.
 
-Batch norm, one of two policies:
-
-- ``kept``: the running statistics of w everywhere, as in the published figures. A norm is then a fixed affine map and
-  is folded into the convolution before it, in the network and in the directions alike, which changes nothing but time.
-- ``batch``: every batch normalises itself, as training would at that point. The images' batches then matter.
-
-All grid points see the same images; a batch goes through many points while it is in the cache.
+Batch norms keep the running statistics of w everywhere (``kept``, as in the published figures), or every batch
+normalises itself, as training would at that point (``batch``): the images' batches then matter. All grid points see the
+same images.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +25,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from archwright.errors import InputError
+from archwright.runs.files import save_figure
 
 Floats = NDArray[np.float64]
 NormPolicy = Literal["kept", "batch"]
@@ -40,17 +35,22 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 HIGHEST = 1e4
 """Losses above this, and those that overflow, are cut to it and marked."""
-BATCH = 200
-"""Images a batch: large enough for the kernels, small enough for the cache (benchmarks/landscape.py)."""
+BATCH = 250
+"""Images that go through the network at once."""
 
 
 def example_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross entropy of every example, (B,)."""
+    """Cross entropy of every example, (B,), from ``logits`` (B, classes) and ``labels`` (B,)."""
     return F.cross_entropy(logits, labels, reduction="none")
 
 
 def random_directions(network: nn.Module, seed: int) -> tuple[Direction, Direction]:
-    """Two filter-normalised Gaussian directions by parameter name; all-zero ones are an error."""
+    """Two filter-normalised Gaussian directions by parameter name; all-zero ones are an error.
+
+    Args:
+        network: whose filters' norms the directions get.
+        seed: of the draws.
+    """
     generator = torch.Generator().manual_seed(seed)
     first, second = (_direction(network, generator) for _ in range(2))
     for direction in (first, second):
@@ -98,12 +98,12 @@ class Landscape:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Landscape:
-        """Inverse of :meth:`to_json`."""
+        """A landscape as :meth:`to_json` wrote it."""
         return cls(np.array(value["steps"]), np.array(value["values"]), np.array(value["cut"], dtype=bool))
 
 
 def grid_steps(points: int, span: float) -> Floats:
-    """``points`` steps from -span to span."""
+    """``points`` steps from ``-span`` to ``span``, (points,)."""
     if points < 2 or not (np.isfinite(span) and span > 0):
         raise InputError("at least 2 points a side and a positive span", f"{points} and {span}")
     return np.linspace(-span, span, points)
@@ -120,8 +120,6 @@ def loss_landscape(
     norms: NormPolicy = "kept",
     losses: Loss = example_losses,
     batch: int = BATCH,
-    workers: int = 1,
-    on_point: Callable[[], None] = lambda: None,
 ) -> Landscape:
     """Mean loss at every point of the grid ``steps`` x ``steps``.
 
@@ -130,38 +128,20 @@ def loss_landscape(
         images: (n, C, H, W).
         labels: (n,).
         directions: by parameter name, as of :func:`random_directions`.
-        steps: of both axes.
+        steps: (k,) of both axes, in units of the directions.
         norms: what batch norms do away from w.
         losses: of single examples.
         batch: images that go through the network at once.
-        workers: threads that share the rows of the grid, each with a copy of the network; give torch one thread each.
-        on_point: called after every point.
     """
-    _check_directions(network, directions)
-    prepared, (first, second) = _prepared(network, directions, norms)
-    parts = [
-        (x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x, y)
-        for x, y in zip(torch.split(images, batch), torch.split(labels, batch), strict=True)
-    ]
-    own = {name: weight.detach() for name, weight in prepared.named_parameters()}
-    copies: SimpleQueue[nn.Module] = SimpleQueue()
-    for _ in range(workers):
-        copies.put(copy.deepcopy(prepared))
+    parts = list(zip(torch.split(images, batch), torch.split(labels, batch), strict=True))
 
-    @torch.no_grad()  # a thread does not inherit it
-    def values(a: float) -> list[float]:
-        moved, found = copies.get(), []
-        row = {name: own[name] + a * first[name] for name in own}
-        for b in steps.tolist():
-            for name, weight in moved.named_parameters():
-                torch.add(row[name], second[name], alpha=b, out=weight.data)
-            found.append(sum(float(losses(moved(x), y).double().sum()) for x, y in parts) / len(labels))
-            on_point()
-        copies.put(moved)
-        return found
+    def mean_loss(moved: nn.Module) -> float:
+        return sum(float(losses(moved(x), y).double().sum()) for x, y in parts) / len(labels)
 
-    with ThreadPoolExecutor(workers) as pool:
-        return _clipped(steps, np.array(list(pool.map(values, steps.tolist()))))
+    moving = copy.deepcopy(network).eval()
+    if norms == "batch":
+        _normalise_batches(moving)
+    return _clipped(steps, _values(moving, directions, steps, mean_loss))
 
 
 @torch.no_grad()
@@ -174,20 +154,49 @@ def variance_landscape(
     *,
     losses: Loss = example_losses,
     chunk: int = 64,
-    on_point: Callable[[], None] = lambda: None,
 ) -> Landscape:
-    """Var[grad f_i(w + a d1 + b d2)] = E |g_i|^2 - |E g_i|^2 over the examples, with the running statistics of w."""
-    _check_directions(network, directions)
+    """Var[grad f_i(w + a d1 + b d2)] = E |g_i|^2 - |E g_i|^2 over the examples, at every point of the grid.
+
+    Args:
+        network: with the weights w; unchanged afterwards.
+        images: (n, C, H, W).
+        labels: (n,).
+        directions: by parameter name, as of :func:`random_directions`.
+        steps: (k,) of both axes, in units of the directions.
+        losses: of single examples.
+        chunk: examples whose gradients are in memory at once.
+    """
+
+    def variance(moved: nn.Module) -> float:
+        weights = {name: weight.detach() for name, weight in moved.named_parameters()}
+        return gradient_variance(moved, weights, images, labels, losses=losses, chunk=chunk)
+
+    moving = copy.deepcopy(network).eval()
+    return _clipped(steps, _values(moving, directions, steps, variance), highest=np.inf)
+
+
+def _values(
+    moving: nn.Module, directions: tuple[Direction, Direction], steps: Floats, value: Callable[[nn.Module], float]
+) -> Floats:
+    """``value`` of the network at every point of the grid, (k, k); its weights move."""
+    _check_directions(moving, directions)
     first, second = directions
-    kept = copy.deepcopy(network).eval()
-    own = {name: weight.detach() for name, weight in network.named_parameters()}
+    own = {name: weight.detach().clone() for name, weight in moving.named_parameters()}
     found = np.empty((len(steps), len(steps)))
     for i, a in enumerate(steps.tolist()):
         for j, b in enumerate(steps.tolist()):
-            weights = {name: own[name] + a * first[name] + b * second[name] for name in own}
-            found[i, j] = gradient_variance(kept, weights, images, labels, losses=losses, chunk=chunk)
-            on_point()
-    return _clipped(steps, found, highest=np.inf)
+            for name, weight in moving.named_parameters():
+                weight.copy_(own[name] + a * first[name] + b * second[name])
+            found[i, j] = value(moving)
+    return found
+
+
+def _normalise_batches(network: nn.Module) -> None:
+    """Let every batch norm use the statistics of its batch and keep none."""
+    for module in network.modules():
+        if isinstance(module, _BatchNorm):
+            module.train()
+            module.track_running_stats, module.running_mean, module.running_var = False, None, None
 
 
 def gradient_variance(
@@ -199,7 +208,16 @@ def gradient_variance(
     losses: Loss = example_losses,
     chunk: int = 64,
 ) -> float:
-    """Var[grad f_i] of a network in eval mode at ``weights``, from the gradient of every example."""
+    """Var[grad f_i] of a network in eval mode, from the gradient of every example.
+
+    Args:
+        network: in eval mode; unchanged afterwards.
+        weights: by parameter name, where the gradients are taken.
+        images: (n, C, H, W).
+        labels: (n,).
+        losses: of single examples.
+        chunk: examples whose gradients are in memory at once.
+    """
     buffers = dict(network.named_buffers())
 
     def loss_of(parameters: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -230,75 +248,6 @@ def _clipped(steps: Floats, values: Floats, highest: float = HIGHEST) -> Landsca
     return Landscape(steps, np.where(over, ceiling, values), over)
 
 
-# --- batch norm --------------------------------------------------------------------------------------------------
-
-
-def _prepared(
-    network: nn.Module, directions: tuple[Direction, Direction], norms: NormPolicy
-) -> tuple[nn.Module, tuple[Direction, Direction]]:
-    """A copy to move about, and the directions in its parameters."""
-    if norms == "kept":
-        moved = folded(network)
-        carried = tuple(_folded_direction(network, direction, moved) for direction in directions)
-    else:
-        moved = copy.deepcopy(network).eval()
-        for module in moved.modules():
-            if isinstance(module, _BatchNorm):
-                module.train()
-                module.track_running_stats, module.running_mean, module.running_var = False, None, None
-        carried = directions
-    moved.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return moved, (carried[0], carried[1])
-
-
-def _foldable(network: nn.Module) -> Iterator[tuple[str, nn.Sequential, int]]:
-    """Where a convolution stands right before a batch norm: (name of the sequence, sequence, place)."""
-    for name, module in network.named_modules():
-        if isinstance(module, nn.Sequential):
-            for place in range(len(module) - 1):
-                if isinstance(module[place], nn.Conv2d) and isinstance(module[place + 1], nn.BatchNorm2d):
-                    yield name, module, place
-
-
-def _gain(norm: nn.BatchNorm2d) -> Tensor:
-    """What a norm in eval mode multiplies a channel by."""
-    assert norm.running_var is not None
-    scale = torch.rsqrt(norm.running_var + norm.eps)
-    return scale if norm.weight is None else scale * norm.weight.detach()
-
-
-@torch.no_grad()
-def folded(network: nn.Module) -> nn.Module:
-    """A copy in eval mode in which norms that follow a convolution are part of it; the function is the same."""
-    found = copy.deepcopy(network).eval()
-    for _, sequence, place in list(_foldable(found)):
-        convolution, norm = sequence[place], sequence[place + 1]
-        assert isinstance(convolution, nn.Conv2d)
-        assert isinstance(norm, nn.BatchNorm2d)
-        assert norm.running_mean is not None
-        gain = _gain(norm)
-        before = convolution.bias if convolution.bias is not None else torch.zeros_like(norm.running_mean)
-        shift = norm.bias.detach() if norm.bias is not None else torch.zeros_like(norm.running_mean)
-        convolution.weight.data.mul_(gain.view(-1, 1, 1, 1))
-        convolution.bias = nn.Parameter((before.detach() - norm.running_mean) * gain + shift)
-        sequence[place + 1] = nn.Identity()
-    return found
-
-
-def _folded_direction(network: nn.Module, direction: Direction, moved: nn.Module) -> Direction:
-    """The direction as seen by :func:`folded`: a filter's part is multiplied by its norm's gain."""
-    carried = {
-        name: direction[name].clone() if name in direction else torch.zeros_like(weight)
-        for name, weight in moved.named_parameters()
-    }
-    for name, sequence, place in _foldable(network):
-        norm = sequence[place + 1]
-        assert isinstance(norm, nn.BatchNorm2d)
-        prefix = f"{name}." if name else ""
-        carried[f"{prefix}{place}.weight"] *= _gain(norm).view(-1, 1, 1, 1)
-    return carried
-
-
 # --- pictures ----------------------------------------------------------------------------------------------------
 
 
@@ -323,7 +272,9 @@ def plot_landscapes(found: Mapping[str, Landscape], path: Path, what: str = "los
     columns = len(found)
     figure = plt.figure(figsize=(3.6 * columns, 6.8), layout="constrained")
     shown = {title: np.sqrt(one.values) if root else one.values for title, one in found.items()}
-    values = np.concatenate([shown[title][~one.cut].ravel() for title, one in found.items()] or [np.ones(1)])
+    values = np.concatenate([shown[title][~one.cut].ravel() for title, one in found.items()])
+    if not len(values):
+        raise InputError("a landscape with values to draw", "none: all points were clipped")
     low, high = float(values.min()), float(np.quantile(values, 0.95))
     if low > 0 and high > WIDE_RANGE * low:  # else the valley is one colour
         shown = {title: np.log10(value) for title, value in shown.items()}
@@ -347,6 +298,5 @@ def plot_landscapes(found: Mapping[str, Landscape], path: Path, what: str = "los
         surface.set_zlim(levels[0], levels[-1])
         surface.set_xlabel("a", fontsize=8)
         surface.set_ylabel("b", fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)

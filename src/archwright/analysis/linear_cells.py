@@ -38,7 +38,15 @@ class LinearCell:
 
     @classmethod
     def draw(cls, rng: np.random.Generator, nodes: int, width: int, examples: int, scale: float = 1.0) -> LinearCell:
-        """Gaussian weights of standard deviation ``scale / sqrt(width)``, Gaussian examples and slopes."""
+        """Gaussian weights of standard deviation ``scale / sqrt(width)``, Gaussian examples and slopes.
+
+        Args:
+            rng: generator of the draws.
+            nodes: n, number of nodes.
+            width: d, entries of a node.
+            examples: m, number of inputs.
+            scale: of the weights.
+        """
         total = nodes * width
         root = rng.standard_normal((total, total)) / np.sqrt(total)
         return cls(
@@ -50,12 +58,17 @@ class LinearCell:
 
     @property
     def spectral_norms(self) -> Floats:
-        """lambda_i, (n,)."""
+        """lambda_i, the spectral norm of each weight matrix, (n,)."""
         norms: Floats = np.linalg.norm(self.weights, ord=2, axis=(1, 2))
         return norms
 
     def nodes(self, narrow: bool, weights: Floats | None = None) -> Floats:
-        """Joined nodes z of every example, (m, n*d)."""
+        """Joined nodes z of every example, (m, n*d).
+
+        Args:
+            narrow: each node sees the one before it; else all see the input.
+            weights: (n, d, d) instead of the cell's own.
+        """
         chosen = self.weights if weights is None else weights
         found, value = [], self.inputs
         for weight in chosen:
@@ -64,7 +77,13 @@ class LinearCell:
         return np.concatenate(found, axis=1)
 
     def gradients(self, narrow: bool, weights: Floats | None = None, quadratic: bool = True) -> Floats:
-        """Gradient of every example's objective by every weight matrix, (m, n, d, d) (eq. A.1 and A.2)."""
+        """Gradient of every example's objective by every weight matrix, (m, n, d, d) (eq. A.1 and A.2).
+
+        Args:
+            narrow: of the narrowest cell; else of the widest.
+            weights: (n, d, d) instead of the cell's own.
+            quadratic: of the quadratic objective; else of the linear one.
+        """
         chosen = self.weights if weights is None else weights
         n, d = chosen.shape[:2]
         z = self.nodes(narrow, chosen)
@@ -88,6 +107,11 @@ def smoothness(cell: LinearCell, i: int, narrow: bool) -> float:
 
     z = A W_i s + const, s what W_i sees and A (n*d, d) how its node reaches the joined ones. The gradient A^T Q A W_i
     E[s s^T] + const is linear in W_i, so that the constant is the product |A^T Q A| |E s s^T| of spectral norms.
+
+    Args:
+        cell: weights, inputs and objective.
+        i: index of the weight matrix.
+        narrow: of the narrowest cell; else of the widest.
     """
     n, d = cell.weights.shape[:2]
     reach, seen = np.zeros((n * d, d)), cell.inputs
@@ -102,12 +126,15 @@ def smoothness(cell: LinearCell, i: int, narrow: bool) -> float:
 
 
 def printed_bound_43(cell: LinearCell, i: int) -> float:
-    """Theorem 4.3 as printed: (prod_{j<i} lambda_j) * L_i, L_i of the widest cell."""
+    """Theorem 4.3 as printed: (prod_{j<i} lambda_j) * L_i, L_i of the widest ``cell``, for its matrix ``i``."""
     return float(np.prod(cell.spectral_norms[:i])) * smoothness(cell, i, narrow=False)
 
 
 def corrected_bound_43(cell: LinearCell, i: int) -> float:
-    """(prod_{j<i} lambda_j)^2 * sum_{k>=i} prod_{i<j<=k} lambda_j^2 * L, L = |Q| * mean |x|^2."""
+    """The bound that holds, for matrix ``i`` of ``cell``, with L = |Q| * |E x x^T|.
+
+    (prod_{j<i} lambda_j)^2 * sum_{k>=i} prod_{i<j<=k} lambda_j^2 * L.
+    """
     norms = cell.spectral_norms
     after = sum(float(np.prod(norms[i + 1 : k + 1] ** 2)) for k in range(i, len(norms)))
     second_moment = float(np.linalg.norm(cell.inputs.T @ cell.inputs / len(cell.inputs), ord=2))
@@ -116,13 +143,22 @@ def corrected_bound_43(cell: LinearCell, i: int) -> float:
 
 
 def gradient_variance(cell: LinearCell, i: int, narrow: bool) -> float:
-    """E |g - E g|^2 (Frobenius) of the gradient by W_i over the examples, for the linear objective."""
+    """E |g - E g|^2 (Frobenius) of the gradient by W_i over the examples, for the linear objective.
+
+    Args:
+        cell: weights, inputs and objective.
+        i: index of the weight matrix.
+        narrow: of the narrowest cell; else of the widest.
+    """
     gradients = cell.gradients(narrow, quadratic=False)[:, i]
     return float(((gradients - gradients.mean(0)) ** 2).sum((1, 2)).mean())
 
 
 def bound_44(cell: LinearCell, i: int) -> float:
-    """Theorem 4.4: n * sum_{k>=i} (sigma_k / lambda_i * prod_{j<=k} lambda_j)^2, sigma_k^2 of the widest cell."""
+    """Theorem 4.4 for matrix ``i`` of ``cell``: n * sum_{k>=i} (sigma_k / lambda_i * prod_{j<=k} lambda_j)^2.
+
+    sigma_k^2 is the gradient's variance in the widest cell.
+    """
     norms, n = cell.spectral_norms, len(cell.weights)
     terms = (
         gradient_variance(cell, k, narrow=False) * float(np.prod(norms[: k + 1]) / norms[i]) ** 2 for k in range(i, n)
@@ -144,7 +180,15 @@ class TheoremCheck:
 
 
 def check_theorems(cells: int, seed: int = 0, nodes: int = 3, width: int = 3, examples: int = 8) -> TheoremCheck:
-    """Compare values and bounds on random cells whose weights have various scales."""
+    """Compare values and bounds on random cells whose weights have various scales.
+
+    Args:
+        cells: number of random cells.
+        seed: of the draws.
+        nodes: of each cell.
+        width: entries of a node.
+        examples: inputs of each cell.
+    """
     rng = np.random.default_rng(seed)
     ratios: dict[str, list[float]] = {"printed": [], "corrected": [], "variance": []}
     for _ in range(cells):

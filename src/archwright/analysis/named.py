@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from archwright.errors import InputError
-from archwright.runs.run import find_run
+from archwright.runs.run import find_run, resume_command
 from archwright.spaces.base import Architecture, Network, Scale, Space
 from archwright.spaces.cells import CellPair, build_cells, cost_cells, parse_cell_pair
 from archwright.spaces.gallery import GALLERY
@@ -40,7 +40,7 @@ def find_cell(text: str) -> NamedCell:
         raise InputError(f"a published cell ({known}), a genotype or a run", repr(text)) from error
     answer = run.stage_result("answer")
     if answer is None:
-        raise InputError("a finished run", f"{run.folder} ({run.status()})", f"archwright runs resume {run.folder}")
+        raise InputError("a finished run", f"{run.folder} ({run.status()})", resume_command(run.folder))
     space: Space[Any] = spaces.get(run.configuration["space"])
     found = space.parse(answer["best"]["architecture"])
     return NamedCell(run.folder.name, _checked(found))
@@ -58,7 +58,7 @@ def _checked(architecture: Architecture) -> CellPair | Cell201:
 
 
 def build_network(architecture: CellPair | Cell201, scale: Scale) -> Network:
-    """A freshly initialised network of the cell."""
+    """A freshly initialised network of the cells of ``architecture`` at ``scale``."""
     return (
         build_cells(architecture, scale)
         if isinstance(architecture, CellPair)
@@ -67,7 +67,7 @@ def build_network(architecture: CellPair | Cell201, scale: Scale) -> Network:
 
 
 def count_cost(architecture: CellPair | Cell201, scale: Scale) -> Cost:
-    """Parameters and multiply-accumulates of :func:`build_network`."""
+    """Parameters and multiply-accumulates of :func:`build_network` of ``architecture`` at ``scale``."""
     return (
         cost_cells(architecture, scale) if isinstance(architecture, CellPair) else NASBENCH201.cost(architecture, scale)
     )

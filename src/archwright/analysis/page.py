@@ -21,8 +21,10 @@ from archwright.analysis.named import NamedCell, build_network, count_cost
 from archwright.analysis.placement import SAMPLE, Placement, placements, plot_placement
 from archwright.data import Batches, ImageData
 from archwright.data.request import DataRequest, load_data
+from archwright.effort import TRAINING, seconds_of
 from archwright.proxies.score import score
-from archwright.runs.files import Json, write_atomic
+from archwright.report.style import GENERATOR
+from archwright.runs.files import Json, save_figure, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
 from archwright.spaces.base import Scale
@@ -55,7 +57,13 @@ class AnalysisOptions:
 
 
 def analyse(cells: Sequence[NamedCell], options: AnalysisOptions, progress: Progress) -> dict[str, Json]:
-    """Topology, place, costs, scores and (with epochs) the study of every cell, by label."""
+    """Topology, place, costs, scores and (with epochs) the study of every cell, by label.
+
+    Args:
+        cells: what is analysed, one after the other.
+        options: images, scale, metrics and trainings.
+        progress: where to show how far it is.
+    """
     data = load_data(options.data)
     found: dict[str, Json] = {}
     with progress.task("analysing", len(cells)) as bar:
@@ -66,8 +74,23 @@ def analyse(cells: Sequence[NamedCell], options: AnalysisOptions, progress: Prog
     return found
 
 
+def seconds_of_analysis(cells: Sequence[NamedCell], options: AnalysisOptions) -> float:
+    """How long :func:`analyse` takes, roughly: the trainings, and the passes behind every point of the pictures."""
+    data = load_data(options.data)
+    images = min(options.images, len(data.train))
+    passes = TRAINING * (images * options.epochs + options.variance_grid**2 * CellStudy.variance_images)
+    passes = passes + options.grid**2 * CellStudy.landscape_images if options.epochs else SCORED_IMAGES
+    return sum(seconds_of(count_cost(one.architecture, scale_of(one, options, data)).macs, passes) for one in cells)
+
+
 def scale_of(cell: NamedCell, options: AnalysisOptions, data: ImageData) -> Scale:
-    """The small network's scale: ``cells`` in all for DARTS-style cells, one a stage for NAS-Bench-201."""
+    """The small network's scale: ``options.cells`` in all for DARTS-style cells, one a stage for NAS-Bench-201.
+
+    Args:
+        cell: decides by its kind.
+        options: channels and cells.
+        data: classes, size and channels of the images.
+    """
     depth = options.cells if isinstance(cell.architecture, CellPair) else 1
     return Scale(options.channels, depth, data.classes, data.image_size, data.image_channels)
 
@@ -112,7 +135,14 @@ figure { background: #ffffff; border: 1px solid var(--line); border-radius: 8px;
 
 
 def write_page(cells: Sequence[NamedCell], found: Mapping[str, Json], options: AnalysisOptions, path: Path) -> None:
-    """The analysis as one HTML file without outside parts."""
+    """The analysis as one HTML file without outside parts.
+
+    Args:
+        cells: in the order of the page.
+        found: what :func:`analyse` gave, by label.
+        options: with which it was made; the page says them.
+        path: of the file.
+    """
     title = " and ".join(cell.label for cell in cells)
     parts = [f"<h1>Why this cell? {escape(title)}</h1>", f'<div class="wide">{_table(found)}</div>']
     for cell in cells:
@@ -122,11 +152,12 @@ def write_page(cells: Sequence[NamedCell], found: Mapping[str, Json], options: A
         parts += [_image(*picture) for picture in _pictures(cells, found, options, Path(folder))]
     parts.append(f"<p>{escape(_how(options))}</p>")
     page = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'{GENERATOR}<meta name="viewport" '
         f'content="width=device-width, initial-scale=1"><title>{escape(title)}</title><style>{STYLE}</style></head>'
         f"<body>{''.join(parts)}</body></html>"
     )
-    write_atomic(path, page.encode())
+    write_atomic(path, page.encode(errors="backslashreplace"))
 
 
 def _how(options: AnalysisOptions) -> str:
@@ -196,7 +227,6 @@ def _image(path: Path, caption: str) -> str:
 def _pictures(
     cells: Sequence[NamedCell], found: Mapping[str, Json], options: AnalysisOptions, folder: Path
 ) -> list[tuple[Path, str]]:
-    """Files and captions."""
     pictures = [(folder / "place.png", "Width and depth of random cells of the same space, and of these cells")]
     places = {cell.label: placements(cell.architecture, options.seed, options.sample) for cell in cells}
     _plot_places(places, pictures[0][0])
@@ -207,7 +237,7 @@ def _pictures(
         plot_curves(curves, pictures[-1][0])
         for key, what, root in (("landscape", "test loss", False), ("variance", "deviation of the gradient", True)):
             grids = {label: Landscape.from_json(study[key]) for label, study in studies.items() if key in study}
-            if grids:
+            if not all(one.cut.all() for one in grids.values()):  # else the weights have diverged
                 pictures.append((folder / f"{key}.png", f"{what} around the end weights: contours and surface"))
                 plot_landscapes(grids, pictures[-1][0], what, root)
     return pictures
@@ -220,4 +250,4 @@ def _plot_places(places: Mapping[str, Mapping[str, Placement]], path: Path) -> N
     figure = Figure(figsize=(4.2 * len(shown), 3.6), layout="constrained")
     for number, (name, place) in enumerate(shown, 1):
         plot_placement(figure.add_subplot(1, len(shown), number), name, place)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)

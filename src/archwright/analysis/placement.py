@@ -65,6 +65,11 @@ def placements(architecture: Architecture, seed: int = 0, sample: int = SAMPLE) 
 
     A DARTS-style cell is compared with ``sample`` cells of its nodes and edges whose sources are drawn uniformly (the
     space of its connections), a NAS-Bench-201 cell with all 15,625.
+
+    Args:
+        architecture: whose cells are placed.
+        seed: of the draws.
+        sample: number of cells to compare with.
     """
     if isinstance(architecture, CellPair):
         rng = np.random.default_rng(seed)
@@ -88,7 +93,13 @@ def _placement(topology: CellTopology, others: list[CellTopology], whole: bool) 
 
 
 def plot_placement(axis: Any, name: str, placement: Placement) -> None:
-    """Width against depth of the others, larger where there are more of them, and the cell as a star."""
+    """Width against depth of the others, larger where there are more of them, and the cell as a star.
+
+    Args:
+        axis: of matplotlib, drawn into.
+        name: of the cell, for the title.
+        placement: as of :func:`placements`.
+    """
     counts: dict[tuple[float, int], int] = {}
     for key in zip(placement.widths.tolist(), placement.depths.tolist(), strict=True):
         counts[key] = counts.get(key, 0) + 1

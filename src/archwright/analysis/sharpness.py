@@ -15,9 +15,16 @@ Product = Callable[[Tensor], Tensor]
 
 
 def lanczos(product: Product, size: int, steps: int, seed: int = 0, tolerance: float = 1e-6) -> float:
-    """Largest eigenvalue of a symmetric matrix given by its products with vectors (size,).
+    """Largest eigenvalue of a symmetric matrix given by its products with vectors.
 
     Fully reorthogonalised; ends early when the largest Ritz value moves by less than ``tolerance`` of itself.
+
+    Args:
+        product: the matrix times a float64 vector (size,).
+        size: rows of the matrix.
+        steps: at most so many products.
+        seed: of the first vector.
+        tolerance: relative change at which it ends.
     """
     if size < 1 or steps < 1:
         raise InputError("a matrix of at least one row and at least one step", f"{size} and {steps}")
@@ -54,7 +61,16 @@ def _ritz(diagonal: list[float], off_diagonal: list[float]) -> np.ndarray[tuple[
 def largest_curvature(
     network: nn.Module, images: Tensor, labels: Tensor, *, losses: Loss = example_losses, steps: int = 30, seed: int = 0
 ) -> float:
-    """Largest Hessian eigenvalue of the mean loss on these images by all trainable weights, in eval mode."""
+    """Largest Hessian eigenvalue of the mean loss on these images by all trainable weights, in eval mode.
+
+    Args:
+        network: unchanged afterwards.
+        images: (n, C, H, W), in one pass.
+        labels: (n,).
+        losses: of single examples.
+        steps: at most so many Hessian-vector products.
+        seed: of the first vector.
+    """
     modes = {module: module.training for module in network.modules()}
     network.eval()
     weights = [weight for weight in network.parameters() if weight.requires_grad]

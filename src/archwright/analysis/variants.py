@@ -23,12 +23,12 @@ TRIES = 1000
 
 
 def random_connections(cell: Cell, rng: np.random.Generator) -> Cell:
-    """Every source drawn anew, uniformly from the nodes before; operations stay with their edges."""
+    """``cell`` with every source drawn anew by ``rng``, uniformly from the nodes before; operations stay in place."""
     return _changed(cell, lambda number, edge: (edge[0], int(rng.integers(number))))
 
 
 def random_operations(cell: Cell, rng: np.random.Generator, operations: Sequence[str]) -> Cell:
-    """Every operation drawn anew, uniformly from ``operations``; the connections stay."""
+    """``cell`` with every operation drawn anew by ``rng``, uniformly from ``operations``; the connections stay."""
     unknown = [name for name in operations if name not in OPERATIONS]
     if unknown or not operations:
         raise InputError("one or more known operations", ", ".join(unknown) or "none")
@@ -47,7 +47,14 @@ def adapted(pair: CellPair) -> CellPair:
 
 
 def distinct_variants(cell: Cell, change: Change, count: int, rng: np.random.Generator) -> list[Cell]:
-    """``count`` variants that differ from the cell and from each other, the deepest and narrowest first (Table 4.2)."""
+    """Variants that differ from the cell and from each other, the deepest and narrowest first (Table 4.2).
+
+    Args:
+        cell: to be varied.
+        change: makes a variant of a cell, as :func:`random_connections` does.
+        count: number of variants; a cell with fewer is refused.
+        rng: generator of the draws.
+    """
     found: dict[Cell, None] = {}
     for _ in range(TRIES + 10 * count):
         variant = change(cell, rng)
@@ -66,12 +73,21 @@ def distinct_variants(cell: Cell, change: Change, count: int, rng: np.random.Gen
 
 
 def connections(nodes: int, inputs: int = 2) -> Iterator[tuple[int, ...]]:
-    """All ways to give one source to each intermediate node of a cell of N ``nodes`` (inputs and output included)."""
+    """All ways to give one source to each intermediate node of a cell of N ``nodes``, of which ``inputs`` come first.
+
+    The output is counted among the nodes.
+    """
     return itertools.product(*(range(number) for number in range(inputs, nodes - 1)))
 
 
 def number_of_connections(nodes: int, inputs: int = 2, sources: int = 1) -> int:
-    """((N-2)! / (M-1)!)^sources; the thesis counts one source a node."""
+    """((N-2)! / (M-1)!)^sources; the thesis counts one source a node.
+
+    Args:
+        nodes: N, inputs and output included.
+        inputs: M, input nodes of the cell.
+        sources: sources of each intermediate node.
+    """
     one: int = math.factorial(nodes - 2) // math.factorial(inputs - 1)
     return int(one**sources)
 

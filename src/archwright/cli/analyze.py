@@ -6,13 +6,15 @@ from pathlib import Path
 
 import click
 
-from archwright.cli.values import FiniteRange
+from archwright.cli.values import OVERWRITE, PATH, TEXT, YES, FiniteRange, refuse_idle
 
 
 @click.command("analyze")
-@click.argument("cell")
-@click.option("--compare", multiple=True, help="A further cell beside it; repeatable.")
-@click.option("--data", default="digits", show_default=True, help="Images of the scores and of the training.")
+@click.argument("cell", type=TEXT)
+@click.option("--compare", multiple=True, type=TEXT, help="A further cell beside it; repeatable.")
+@click.option(
+    "--data", type=TEXT, default="digits", show_default=True, help="Images of the scores and of the training."
+)
 @click.option("--image-size", type=click.IntRange(4, 512), help="Side images are resized to.")
 @click.option("--epochs", type=click.IntRange(0, 1000), default=4, show_default=True, help="Of training; 0: none.")
 @click.option("--images", type=click.IntRange(80, 10_000_000), default=1000, show_default=True, help="Trained on.")
@@ -22,7 +24,9 @@ from archwright.cli.values import FiniteRange
 @click.option("--grid", type=click.IntRange(2, 201), default=15, show_default=True, help="Points a side: landscape.")
 @click.option("--variance-grid", type=click.IntRange(2, 51), default=5, show_default=True, help="Gradient variance.")
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="The page; CELL.html here if not given.")
+@click.option("--out", type=PATH, help="The page; CELL.html here if not given.")
+@OVERWRITE
+@YES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def analyze_command(
     cell: str,
@@ -38,6 +42,8 @@ def analyze_command(
     variance_grid: int,
     seed: int,
     out: Path | None,
+    overwrite: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Why CELL? Width, depth, place in its space, scores, convergence, loss landscape, gradient variance.
@@ -47,22 +53,26 @@ def analyze_command(
     Example: archwright analyze DARTS_V2 --compare enas --epochs 8
     """
     from archwright.analysis.named import find_cell
-    from archwright.analysis.page import AnalysisOptions, analyse, rows_of, write_page
+    from archwright.analysis.page import AnalysisOptions, analyse, rows_of, seconds_of_analysis, write_page
     from archwright.data.request import DataRequest
+    from archwright.effort import refuse_large
     from archwright.errors import InputError
-    from archwright.runs.files import check_writable
+    from archwright.paths import check_output
+    from archwright.report.style import MARK
     from archwright.runs.progress import TerminalProgress
     from archwright.terminal import say, show_table
 
+    if epochs == 0:
+        refuse_idle("with --epochs 0", "lr", "images", "grid", "variance_grid")
     chosen = [find_cell(text) for text in (cell, *compare)]
     labels = [one.label for one in chosen]
     if len(set(labels)) < len(labels):
         raise InputError("different cells", f"{', '.join(labels)}", "Give each cell once.")
     path = out or Path(f"{'-'.join(labels)}.html")
-    check_writable(path)
-    options = AnalysisOptions(
-        DataRequest(data, seed, image_size), epochs, channels, cells, images, lr, grid, variance_grid, seed
-    )
+    images_of = DataRequest(data, seed, image_size)
+    check_output(path, MARK, overwrite, map(Path, images_of.needs))
+    options = AnalysisOptions(images_of, epochs, channels, cells, images, lr, grid, variance_grid, seed)
+    refuse_large("the analysis", seconds_of_analysis(chosen, options), yes=yes)
     found = analyse(chosen, options, TerminalProgress())
     write_page(chosen, found, options, path)
     if as_json:

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from archwright.errors import ArchwrightError
+from archwright.owncode import place_of, told
 from archwright.terminal import shortened
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -40,6 +41,20 @@ class Program(click.Group):
             raise
         finally:
             warnings.formatwarning = usual
+
+
+def open_closed_streams() -> None:
+    """Where the program was started with stdin, stdout or stderr closed (``>&-``), let them lead nowhere.
+
+    Otherwise the next file that is opened gets their number, and what is printed goes into it.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            try:
+                os.fstat(number)
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, Path(os.devnull).open("r" if number == 0 else "w"))  # noqa: SIM115 - until the end
 
 
 def _sentence(message: Warning | str, *_: Any, **__: Any) -> str:
@@ -82,6 +97,8 @@ def _message(error: BaseException) -> tuple[str, int]:
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
         do = "Use smaller images, networks or batches."
         return f"expected something that fits into memory, got: {str(error) or 'no memory left'}. {do}", 2
+    if place_of(error):
+        return f"expected your own code to work, got {told(error)}.", 2
     return _unexpected(error), 1
 
 

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
 
 from archwright.bounds import MOST_COUNT
-from archwright.cli.values import BATCH, CLASSES, COUNT, COUNT_OR_NONE, PIXELS, THREADS, WIDTH
+from archwright.cli.values import (
+    BATCH,
+    CLASSES,
+    COUNT,
+    COUNT_OR_NONE,
+    OVERWRITE,
+    PATH,
+    PIXELS,
+    TEXT,
+    THREADS,
+    WIDTH,
+    YES,
+)
 
 NETWORKS = click.IntRange(20, MOST_COUNT)
 CHOICE_1_3 = click.Choice(["1", "3"])
 
 
 @click.command("latency", epilog="Example: archwright latency --data folder:photos --threads 2")
-@click.option("--space", default="compact", show_default=True, help="Whose blocks; mbconv for --plan paper.")
-@click.option("--data", help="Take image size, channels and classes from these data, as a search does.")
-@click.option("--image-size", type=PIXELS, default=32, show_default=True, help="Without --data: side of the images.")
-@click.option("--image-channels", type=CHOICE_1_3, default="3", show_default=True, help="Without --data.")
-@click.option("--classes", type=CLASSES, default=10, show_default=True, help="Without --data.")
-@click.option("--scale", "preset", default="small", show_default=True, help="Preset, as --scale of a search.")
+@click.option("--space", type=TEXT, default="compact", show_default=True, help="Whose blocks; mbconv for --plan paper.")
+@click.option("--data", type=TEXT, help="Take image size, channels and classes from these data, as a search does.")
+@click.option("--image-size", type=PIXELS, help="Without --data: side of the images. [default: 32]")
+@click.option("--image-channels", type=CHOICE_1_3, help="Without --data. [default: 3]")
+@click.option("--classes", type=CLASSES, help="Without --data. [default: 10]")
+@click.option(
+    "--scale", "preset", type=TEXT, default="small", show_default=True, help="Preset, as --scale of a search."
+)
 @click.option("--width", type=WIDTH, help="Multiplies all widths, instead of the preset's.")
 @click.option("--backend", default="eager", show_default=True, type=click.Choice(["eager", "onnxruntime"]))
-@click.option("--device", default="cpu", show_default=True, help="What runs the eager back end: cpu, cuda or mps.")
+@click.option(
+    "--device", type=TEXT, default="cpu", show_default=True, help="What runs the eager back end: cpu, cuda or mps."
+)
 @click.option("--threads", type=THREADS, default=1, show_default=True, help="Of the back end.")
 @click.option("--batch", type=BATCH, default=1, show_default=True, help="Images a call.")
 @click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16", "float16"]))
@@ -30,14 +47,16 @@ CHOICE_1_3 = click.Choice(["1", "3"])
 @click.option("--repeats", type=COUNT, default=50, show_default=True, help="Calls; those of the quickest round count.")
 @click.option("--networks", type=NETWORKS, default=20, show_default=True, help="Random ones that the fit takes.")
 @click.option("--validation-networks", type=COUNT_OR_NONE, default=0, show_default=True, help="Others it is tried on.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write the table; default: in the runs folder.")
+@click.option("--out", type=PATH, help="Where to write the table; default: in the runs folder.")
+@OVERWRITE
+@YES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def latency_command(
     space: str,
     data: str | None,
-    image_size: int,
-    image_channels: str,
-    classes: int,
+    image_size: int | None,
+    image_channels: str | None,
+    classes: int | None,
     preset: str,
     width: float | None,
     backend: str,
@@ -50,6 +69,8 @@ def latency_command(
     networks: int,
     validation_networks: int,
     out: Path | None,
+    overwrite: bool,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Measure every block of a space here, for searches under a latency limit; an interrupted measurement goes on."""
@@ -65,13 +86,15 @@ def latency_command(
         data=data,
         classes=classes,
         image_size=image_size,
-        image_channels=int(image_channels),
+        image_channels=None if image_channels is None else int(image_channels),
         scale=preset,
         width=width,
         timing=Timing(backend, threads, batch, dtype, warm_up, repeats, processor=device),  # type: ignore[arg-type]
         networks=networks,
         validation_networks=validation_networks,
         out=out,
+        overwrite=overwrite,
+        yes=yes,
         progress=TerminalProgress(),
     )
     table, path, chosen = measured.table, measured.path, measured.space
@@ -103,5 +126,5 @@ def latency_command(
         click.echo(f"Median error on {validation_networks} other networks: {100 * correction.median_error:.1f} %.")
         assert correction.repeat_noise is not None
         click.echo(f"Two halves of the measurement of one differ by {100 * correction.repeat_noise:.1f} % (median).")
-    plan, images = " --plan paper" * (space == "mbconv"), "" if data is None else f" --data {data}"
-    click.echo(f"Use it with: archwright search binas{plan}{images} --latency-table {path}")
+    words = [*(["--plan", "paper"] if space == "mbconv" else []), *([] if data is None else ["--data", data])]
+    click.echo(f"Use it with: archwright search binas {shlex.join([*words, '--latency-table', str(path)])}")

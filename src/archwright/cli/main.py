@@ -12,14 +12,14 @@ from archwright.cli import listing
 from archwright.cli.analyze import analyze_command
 from archwright.cli.completion import completion_command
 from archwright.cli.doctor import doctor_command
-from archwright.cli.failures import Program, report_failure
+from archwright.cli.failures import Program, open_closed_streams, report_failure
 from archwright.cli.latency import latency_command
 from archwright.cli.predict import predict_command
 from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
 from archwright.cli.search import SearchGroup
 from archwright.cli.serve import serve_command
-from archwright.cli.values import FINITE_POSITIVE, FiniteRange
+from archwright.cli.values import FINITE_POSITIVE, OVERWRITE, PATH, TEXT, FiniteRange, refuse_idle
 
 
 @click.group(
@@ -64,23 +64,28 @@ def runs() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_list(as_json: bool) -> None:
     """The runs in ./runs (or $ARCHWRIGHT_RUNS), oldest first."""
-    from archwright.cli.view import print_json, show_runs
-    from archwright.runs.run import survey_runs
-
-    found, damaged = survey_runs()
     if as_json:
-        rows = [{"run": str(run.folder), "status": run.status(), **run.configuration} for run in found]
+        from archwright.cli.view import print_json
+        from archwright.runs.index import shown_status
+        from archwright.runs.run import survey_runs
+
+        found, damaged = survey_runs()
+        rows = [{"run": str(run.folder), "status": shown_status(run.folder), **run.configuration} for run in found]
         print_json({"runs": rows, "damaged": damaged})
     else:
-        show_runs(found, damaged)
+        from archwright.cli.show_runs import show_runs
+        from archwright.runs.index import list_folder
+
+        show_runs(*list_folder())
 
 
 @runs.command("show", epilog="Example: archwright runs show last")
-@click.argument("run", default="last")
+@click.argument("run", default="last", type=TEXT)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_show(run: str, as_json: bool) -> None:
     """What a run was asked, how far it is and what it found. RUN is a folder, a name or 'last'."""
-    from archwright.cli.view import print_json, show_run
+    from archwright.cli.show_runs import show_run
+    from archwright.cli.view import print_json
     from archwright.runs.run import find_run
 
     found = find_run(run)
@@ -91,7 +96,7 @@ def runs_show(run: str, as_json: bool) -> None:
 
 
 @runs.command("delete", epilog="Example: archwright runs delete last")
-@click.argument("names", nargs=-1, required=True, metavar="RUN...")
+@click.argument("names", nargs=-1, required=True, metavar="RUN...", type=TEXT)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def runs_delete(names: tuple[str, ...], yes: bool) -> None:
     """Remove runs with all that is in their folders. RUN is a folder, a name or 'last'."""
@@ -105,52 +110,59 @@ def runs_delete(names: tuple[str, ...], yes: bool) -> None:
 
 
 @runs.command("report", epilog="Example: archwright runs report last")
-@click.argument("names", metavar="[RUN]...", nargs=-1)
-@click.option("--out", type=click.Path(path_type=Path), help="The page; report.html in the run, or comparison.html.")
+@click.argument("names", metavar="[RUN]...", nargs=-1, type=TEXT)
+@click.option("--out", type=PATH, help="The page; report.html in the run, or comparison.html.")
+@OVERWRITE
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_report(names: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_json: bool) -> None:
     """Write the page of a run; of several runs, one page that compares them. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import print_json
+    from archwright.paths import check_output
     from archwright.report.page import report_comparison, report_run
+    from archwright.report.style import MARK
     from archwright.runs.files import write_atomic
     from archwright.runs.run import find_run
     from archwright.terminal import say
 
     folders = [find_run(name).folder for name in names or ("last",)]
-    if out is not None and out.is_dir():
-        raise click.UsageError(f"--out {out} is a folder; give a file.")
-    if len(folders) == 1:
+    if len(folders) > 1:
+        out = out or Path("comparison.html")
+    if out is None:
+        refuse_idle("without --out", "overwrite")
+    else:
+        check_output(out, MARK, overwrite)
+    if out is not None and len(folders) > 1:
+        path = report_comparison(folders, out)
+    else:
         path = report_run(folders[0])
         if out is not None:
             write_atomic(out, path.read_bytes())
             path = out
-    else:
-        path = report_comparison(folders, out or Path("comparison.html"))
     print_json({"report": str(path)}) if as_json else say(f"Report: {path}")
 
 
 @runs.command("stop", epilog="Example: archwright runs stop last")
-@click.argument("run", default="last")
+@click.argument("run", default="last", type=TEXT)
 def runs_stop(run: str) -> None:
     """Ask a search in another terminal or machine to save and stop. RUN is a folder, a name or 'last'."""
-    from archwright.runs.run import find_run
+    from archwright.runs.run import find_run, resume_command
     from archwright.search.engine import stop
     from archwright.terminal import say
 
     folder = find_run(run).folder
     stop(folder)
-    say(f"Asked {folder} to stop; continue it with: archwright runs resume {folder}", stderr=True)
+    say(f"Asked {folder} to stop; continue it with: {resume_command(folder)}", stderr=True)
 
 
 @runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
-@click.argument("run", default="last")
+@click.argument("run", default="last", type=TEXT)
 @click.option(
     "--limit",
     type=FINITE_POSITIVE,
     multiple=True,
-    help="A further latency limit in ms, for a binas run; repeatable.",
+    help="A further latency limit in ms, for a finished run of a method that answers several; repeatable.",
 )
-@click.option("--remeasure", is_flag=True, help="Measure the latencies of a binas run anew, without training again.")
+@click.option("--remeasure", is_flag=True, help="Measure the run's latencies anew, without training again.")
 @click.option("--minutes", type=FiniteRange(min=0), help="How long this session may work; it can be resumed again.")
 @click.option(
     "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
@@ -173,18 +185,18 @@ def runs_resume(
 
 
 @runs.command("time", epilog="Example: archwright runs time last --times 3")
-@click.argument("run", default="last")
-@click.option("--times", type=click.IntRange(min=1), default=3, show_default=True, help="How often each is timed.")
+@click.argument("run", default="last", type=TEXT)
+@click.option("--times", type=click.IntRange(1, 1000), default=3, show_default=True, help="How often each is timed.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_time(run: str, times: int, as_json: bool) -> None:
-    """Time the networks of a finished binas run again. RUN is a folder, a name or 'last'.
+    """Time the networks that a finished run chose for latency limits again. RUN is a folder, a name or 'last'.
 
     Times are as the clock shows them, so on a busy machine they are longer. Nothing in the run changes.
     """
     from archwright.cli.view import print_json, show_times
-    from archwright.methods.binas.again import time_again
     from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import find_run
+    from archwright.search.limited import time_again
 
     found = time_again(find_run(run).folder, times, TerminalProgress())
     if as_json:
@@ -195,6 +207,7 @@ def runs_time(run: str, times: int, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: runs a command and turns every error into one screen and an exit code."""
+    open_closed_streams()
     try:
         result: Any = cli.main(args=arguments, prog_name="archwright", standalone_mode=False)
         sys.stdout.flush()  # a reader that went away is noticed here, not at the end of the interpreter

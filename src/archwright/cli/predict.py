@@ -9,35 +9,59 @@ from typing import TYPE_CHECKING
 
 import click
 
-from archwright.cli.values import COUNT
+from archwright.cli.values import COUNT, OVERWRITE, PATH, TEXT, refuse_idle
 
 if TYPE_CHECKING:
     from archwright.models import Prediction
 
+CSV_HEAD = b"image,class_1,probability_1"
+"""How every table of ours begins."""
+
 
 @click.command("predict", epilog="Example: archwright predict last photos/ --csv answers.csv")
-@click.argument("model")
-@click.argument("images", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("model", type=TEXT)
+@click.argument("images", nargs=-1, required=True, type=PATH)
+@click.option(
+    "--space",
+    type=TEXT,
+    help="Space of a model whose space is your own: MODULE:OBJECT or FILE.py:OBJECT, which is imported.",
+)
 @click.option("--top", type=COUNT, default=3, show_default=True, help="Classes to show.")
-@click.option("--csv", "table", type=click.Path(path_type=Path), help="Write classes and probabilities to this file.")
+@click.option("--csv", "table", type=PATH, help="Write classes and probabilities to this file.")
+@OVERWRITE
 @click.option("--skip-bad", is_flag=True, help="Leave out unreadable images instead of stopping.")
+@click.option("--allow-import", is_flag=True, help="Run the module of yours that MODEL names, where it names one.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def predict_command(
-    model: str, images: tuple[Path, ...], top: int, table: Path | None, skip_bad: bool, as_json: bool
+    model: str,
+    images: tuple[Path, ...],
+    space: str | None,
+    top: int,
+    table: Path | None,
+    overwrite: bool,
+    skip_bad: bool,
+    allow_import: bool,
+    as_json: bool,
 ) -> None:
     """Classify IMAGES (files, or folders of them) with MODEL: a .safetensors or .onnx file, a run, or 'last'."""
     from archwright.cli.view import print_json, show_predictions
     from archwright.data.folder import image_files
     from archwright.errors import InputError
     from archwright.models import load_classifier
-    from archwright.runs.files import check_writable, write_atomic
+    from archwright.paths import check_output
+    from archwright.runs.files import write_atomic
+    from archwright.spaces.registry import find_space
     from archwright.terminal import say
 
-    if table is not None:
-        check_writable(table)
     paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
+    place = _place(model)
+    if table is None:
+        refuse_idle("without --csv", "overwrite")
+    else:
+        check_output(table, CSV_HEAD, overwrite, (*paths, place))
     found: list[Prediction] = []
-    for one in load_classifier(_place(model)).predictions(paths, top=top):
+    own = None if space is None else find_space(space)
+    for one in load_classifier(place, own, allow_import=allow_import).predictions(paths, top=top):
         if not isinstance(one, InputError):
             found.append(one)
         elif skip_bad:

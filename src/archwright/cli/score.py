@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PIXELS, SEED, TEXT, WORKERS
+from archwright.cli.values import BATCH, CELLS, CHANNELS, COUNT, PATH, PIXELS, SEED, TEXT, WORKERS, YES, refuse_idle
 from archwright.errors import InputError
 
 if TYPE_CHECKING:
     from archwright.proxies.score import Scores
 
+MOST_CHARACTERS = 100_000_000
+"""Read from stdin."""
+
 
 @click.command("score", epilog="Example: archwright score --file cells.txt --metrics trace,kappa")
 @click.argument("architectures", nargs=-1)
-@click.option("--file", "path", type=click.Path(path_type=Path), help="One architecture a line; - reads stdin.")
+@click.option("--file", "path", type=PATH, help="One architecture a line; - reads stdin.")
 @click.option(
     "--network",
     "networks",
@@ -26,11 +29,15 @@ if TYPE_CHECKING:
     help="Your own network instead: MODULE:FUNCTION or FILE.py:FUNCTION, imported and called with what it takes of "
     "classes, image_size, image_channels; returns a module or a dict of modules. Repeatable.",
 )
-@click.option("--space", default="nasbench201", show_default=True, help="Their space.")
+@click.option("--space", type=TEXT, default="nasbench201", show_default=True, help="Their space.")
 @click.option(
-    "--metrics", default="grad,snip,trace,kappa", show_default=True, help="Comma-separated; see: archwright proxies."
+    "--metrics",
+    type=TEXT,
+    default="grad,snip,trace,kappa",
+    show_default=True,
+    help="Comma-separated; see: archwright proxies.",
 )
-@click.option("--data", default="digits", show_default=True, help="Images of the mini-batch.")
+@click.option("--data", type=TEXT, default="digits", show_default=True, help="Images of the mini-batch.")
 @click.option("--channels", type=CHANNELS, default=4, show_default=True, help="Of the small network that is scored.")
 @click.option(
     "--cells",
@@ -45,9 +52,10 @@ if TYPE_CHECKING:
 @click.option("--ntk", default="contracted", show_default=True, type=click.Choice(["contracted", "exact"]))
 @click.option("--replicates", type=COUNT, default=1, show_default=True, help="Draws that a score averages.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws.")
-@click.option("--executor", default="here", show_default=True, help="here, processes or ray.")
+@click.option("--executor", type=TEXT, default="here", show_default=True, help="here, processes or ray.")
 @click.option("--workers", type=WORKERS, default=1, show_default=True, help="Processes of the executor.")
 @click.option("--address", type=TEXT, help="HOST:PORT of a Ray cluster.")
+@YES
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def score_command(
     architectures: tuple[str, ...],
@@ -67,6 +75,7 @@ def score_command(
     executor: str,
     workers: int,
     address: str | None,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Score ARCHITECTURES, or networks of your own, without training them, the best by the first metric first."""
@@ -85,9 +94,10 @@ def score_command(
     request |= {} if image_size is None else {"image_size": image_size}
     names = tuple(name.strip() for name in metrics.split(","))
     if networks:
+        refuse_idle("beside --network", "space", "channels", "cells", "executor", "workers", "address")
         click.echo(f"importing {', '.join(networks)}", err=True)
         own = {name: network for one in networks for name, network in build_networks(one, data).items()}
-        scores = score(list(own.values()), data, names, seed=seed, progress=TerminalProgress(), **request)
+        scores = score(list(own.values()), data, names, seed=seed, yes=yes, progress=TerminalProgress(), **request)
         _show("network", list(own), scores, as_json, {})
         return
     scores = score(
@@ -99,6 +109,7 @@ def score_command(
         executor=executor,
         workers=workers,
         address=address or "",
+        yes=yes,
         progress=TerminalProgress(),
         channels=channels,
         cells=cells,
@@ -129,8 +140,16 @@ def _texts(architectures: tuple[str, ...], path: Path | None) -> list[str]:
         return list(architectures)
     if str(path) != "-" and not path.is_file():
         raise InputError("a file with one architecture a line", str(path))
-    lines = sys.stdin.read() if str(path) == "-" else _read(path)
+    lines = _read_stdin() if str(path) == "-" else _read(path)
     return [*architectures, *(line.strip() for line in lines.splitlines() if line.strip())]
+
+
+def _read_stdin() -> str:
+    """All that is piped in, up to a size that no list of architectures has."""
+    text = sys.stdin.read(MOST_CHARACTERS + 1)
+    if len(text) > MOST_CHARACTERS:
+        raise InputError(f"up to {MOST_CHARACTERS:,} characters on stdin", "more")
+    return text
 
 
 def _read(path: Path) -> str:

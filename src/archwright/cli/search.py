@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import types
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import click
 
-from archwright.cli.values import FINITE_POSITIVE, TEXT
+from archwright.cli.values import FINITE_POSITIVE, PATH, TEXT
 from archwright.search.registry import methods
 
 if TYPE_CHECKING:
@@ -46,30 +45,31 @@ class SearchGroup(click.Group):
 
 def _method_command(name: str) -> click.Command:
     from archwright.costs.limits import RESOURCES
-    from archwright.search.configuration import Configuration
+    from archwright.search.configuration import SETTINGS, Configuration
+    from archwright.search.flags import limit_flag
 
     method = methods.get(name)
     own: type[BaseModel] = method.Options
     params: list[click.Parameter] = []
     for field, info in own.model_fields.items():
         params.append(_option(field, info))
+    # What the method has no use for is not shown, and refused with a sentence by whoever refuses it in Python.
     for field, info in Configuration.model_fields.items():
-        if field not in ("method", "limits", "options"):
-            params.append(_option(field, info, method.default_space if field == "space" else None))
-    for limit in method.resources:
-        taken = limit in Configuration.model_fields  # --channels is the width of a network's first layer
-        params.append(
-            click.Option(
-                [f"--{'most-' * taken}{limit.replace('_', '-')}", f"limit_{limit}"],
-                type=FINITE_POSITIVE,
-                multiple=True,
-                help=f"Upper limit: {RESOURCES[limit].meaning}. Methods with several answers take it several times.",
-            )
-        )
+        if field in SETTINGS:
+            default = method.default_space if field == "space" else None
+            params.append(_option(field, info, default, hidden=field not in method.uses))
     params += [
         click.Option(
-            ["--run"], type=click.Path(path_type=Path), help="Folder of the run; default: a new one in ./runs."
-        ),
+            [limit_flag(limit), f"limit_{limit}"],
+            type=FINITE_POSITIVE,
+            multiple=True,
+            hidden=limit not in method.resources,
+            help=f"Upper limit: {RESOURCES[limit].meaning}. Methods with several answers take it several times.",
+        )
+        for limit in RESOURCES
+    ]
+    params += [
+        click.Option(["--run"], type=PATH, help="Folder of the run; default: a new one in ./runs."),
         click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON object as the last line of stdout."),
     ]
 
@@ -96,19 +96,20 @@ def _run(name: str, own: set[str], values: dict[str, Any]) -> None:
     show_answer(result, as_json)
 
 
-def _option(name: str, info: FieldInfo, default: Any = None) -> click.Option:
+def _option(name: str, info: FieldInfo, default: Any = None, hidden: bool = False) -> click.Option:
     """A click option from a pydantic field; None means "not given", so that defaults stay in one place."""
-    kind = _plain_type(info.annotation)
-    flag = name.replace("_", "-")
+    from archwright.search.flags import flag_of, words_of
+
+    kind, flag = _plain_type(info.annotation), flag_of(name)
     text = (info.description or "").rstrip(".") + "."
     if default is None and not info.is_required():
         default = info.get_default(call_default_factory=True)
     text += f" [default: {default}]" if default not in (None, "", {}) else ""
     if kind is bool:
-        return click.Option([f"--{flag}/--no-{flag}", name], default=None, help=text)
+        return click.Option([f"{flag}/{words_of(flag, False)[0]}", name], default=None, help=text, hidden=hidden)
     if get_origin(kind) is Literal:
-        return click.Option([f"--{flag}", name], type=click.Choice(get_args(kind)), help=text)
-    return click.Option([f"--{flag}", name], type=kind if kind in (int, float) else TEXT, help=text)
+        return click.Option([flag, name], type=click.Choice(get_args(kind)), help=text, hidden=hidden)
+    return click.Option([flag, name], type=kind if kind in (int, float) else TEXT, help=text, hidden=hidden)
 
 
 def _plain_type(annotation: Any) -> Any:

@@ -5,6 +5,7 @@ texts that are not empty (an unset variable of a shell script must not mean the 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,6 +22,7 @@ from archwright.bounds import (
     MOST_WIDTH,
     MOST_WORKERS,
 )
+from archwright.errors import InputError
 
 
 class FiniteRange(click.FloatRange):
@@ -34,6 +36,20 @@ class FiniteRange(click.FloatRange):
         return number
 
 
+def refuse_idle(where: str, *names: str) -> None:
+    """Refuse options of the present command that were given and do nothing ``where`` it is.
+
+    Args:
+        where: as "beside --network".
+        names: of the parameters.
+    """
+    context = click.get_current_context()
+    given = [name for name in names if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE]
+    flags = [max(param.opts, key=len) for param in context.command.params if param.name in given]
+    if flags:
+        raise InputError("only options that do something", f"{', '.join(flags)} {where}", "Leave it out.")
+
+
 class Text(click.types.StringParamType):
     """Some text."""
 
@@ -44,7 +60,21 @@ class Text(click.types.StringParamType):
         return super().convert(value, param, ctx)
 
 
+class FilePath(click.Path):
+    """The path of a file or folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """``value`` as a path unless it is empty, which would be the present folder."""
+        if not str(value).strip() or "\0" in str(value):
+            self.fail("an empty path." if not str(value).strip() else "a path with a null byte.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 TEXT = Text()
+PATH = FilePath()
 FINITE_POSITIVE = FiniteRange(min=0, min_open=True)
 WIDTH = FiniteRange(min=0, max=MOST_WIDTH, min_open=True)
 SEED = click.IntRange(0, MOST_SEED)
@@ -58,3 +88,5 @@ WORKERS = click.IntRange(1, MOST_WORKERS)
 PORT = click.IntRange(0, 65535)
 COUNT = click.IntRange(1, MOST_COUNT)
 COUNT_OR_NONE = click.IntRange(0, MOST_COUNT)
+YES = click.option("--yes", is_flag=True, help="Begin also what takes days, or most of the memory.")
+OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a file there that this command did not write.")

@@ -6,16 +6,13 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from archwright.costs.limits import RESOURCES
-from archwright.errors import ArchwrightError
 from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
 
 if TYPE_CHECKING:
-    from archwright.methods.binas.again import TimedAgain
     from archwright.models import Prediction
-    from archwright.runs.run import Run
     from archwright.search.answer import Answer, Beside
+    from archwright.search.limited import TimedAgain
 
 
 LONGEST_SHOWN = 2000
@@ -55,6 +52,8 @@ def _written_report(answer: Answer) -> str:
 
 def _show_best(answer: Answer) -> None:
     """An answer with one architecture."""
+    from archwright.report.columns import accuracy_text
+
     best = answer.best
     interval = best.accuracy_interval
     spread = f"  (95 % interval {interval[0]:.2f} to {interval[1]:.2f})" if interval else ""
@@ -62,7 +61,8 @@ def _show_best(answer: Answer) -> None:
     if best.accuracy_on == OWN_FUNCTION:
         rows = [("score", f"{best.accuracy:.6g}"), ("by", OWN_FUNCTION)]
     else:
-        rows = [("accuracy", f"{best.accuracy:.2f} %{spread}"), ("measured on", best.accuracy_on or "")]
+        measured = "not measured" if best.accuracy is None else f"{best.accuracy:.2f} %{spread}"
+        rows = [("accuracy", measured), ("measured on", best.accuracy_on or "")]
         if best.search_accuracy is not None:
             seen = f"{best.search_accuracy:.6g}" if own else f"{best.search_accuracy:.2f} %"
             rows.append(("seen by the search", f"{seen} ({best.search_accuracy_on})"))
@@ -72,13 +72,11 @@ def _show_best(answer: Answer) -> None:
     if best.latency_ms is not None:
         rows.append(("latency", f"{best.latency_ms:.3f} ms"))
     if answer.members:
-        rows.append(("members alone", ", ".join(f"{one.accuracy:.2f} %" for one in answer.members)))
-    failures = answer.details.get("failures", 0)
-    evaluations = f"{answer.evaluations}, of which {failures} failed" if failures else str(answer.evaluations)
-    rows += [("evaluations", evaluations), ("time", f"{answer.seconds:.1f} s")]
-    show_table(("", ""), rows, title=f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}")
-    for sentence in answer.details.get("insights", ()):
-        say(f"- {sentence}")
+        rows.append(("members alone", ", ".join(accuracy_text(one) for one in answer.members)))
+    failed = f", of which {answer.failures} failed" if answer.failures else ""
+    rows += [("evaluations", f"{answer.evaluations}{failed}"), ("time", f"{answer.seconds:.1f} s")]
+    show_table(("", ""), rows, title=_title(answer))
+    _say_all(answer.insights)
     if len(best.architecture) <= LONGEST_SHOWN:
         say(best.architecture)
     say(f"Run: {answer.run}")
@@ -87,35 +85,47 @@ def _show_best(answer: Answer) -> None:
 
 
 def _show_models(answer: Answer) -> None:
-    """An answer with one model for every limit."""
-    rows = []
-    for one in answer.models:
-        limits = ", ".join(f"{limit:.3g} {RESOURCES[name].unit}" for name, limit in (one.limits or {}).items())
-        timed = one.measured_latency_ms
-        measured = [f"{timed.median_ms:.3g} ms", f"{timed.high_ms:.3g} ms"] if timed else ["not here", ""]
-        low, high = one.accuracy_interval or (0.0, 100.0)
-        best = " *" if one == answer.best else ""
-        accuracy = f"{one.accuracy:.1f} % ({low:.1f} to {high:.1f}){best}"
-        rows.append((limits, f"{one.predicted_latency_ms:.3g} ms", *measured, accuracy, f"{one.params:,}"))
-    title = f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}"
-    show_table(("limit", "predicted", "measured", "90 % in", "test accuracy", "params"), rows, title=title)
-    say(f"* best on validation. Accuracies have their 95 % interval; they are on {answer.best.accuracy_on}.")
-    say(f"Files: {', '.join(one.onnx or one.model or '' for one in answer.models)}")
-    details = answer.details
-    least, most = details["reachable_ms"]
-    say(f"Latency: {details['latency_on']}; the space reaches {least:.3g} to {most:.3g} ms.")
-    say(f"Beside it, on the same images: {', '.join(_beside(name, one) for name, one in answer.beside.items())}.")
-    if details["verdict"]:
-        say(details["verdict"])
-    for sentence in details["insights"]:
-        say(f"- {sentence}")
+    """An answer with several models, whatever is known of them."""
+    from archwright.report.columns import model_note, model_table
+
+    heads, rows = model_table(answer)
+    show_table(heads, rows, title=_title(answer))
+    files = ", ".join(dict.fromkeys(path for one in answer.models if (path := one.onnx or one.model)))
+    beside = ", ".join(_beside(name, one) for name, one in answer.beside.items())
+    for text in (
+        model_note(answer),
+        f"Files: {files}" if files else "",
+        _latency(answer),
+        f"Beside it, on the same images: {beside}." if beside else "",
+        answer.verdict,
+    ):
+        if text:
+            say(text)
+    _say_all(answer.insights)
     say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
-    say(f"Use the best with: archwright predict {answer.run} IMAGE...")
+    if answer.best.model is not None:
+        say(f"Use the best with: archwright predict {answer.run} IMAGE...")
+
+
+def _title(answer: Answer) -> str:
+    return f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}"
+
+
+def _say_all(sentences: Sequence[str]) -> None:
+    for sentence in sentences:
+        say(f"- {sentence}")
+
+
+def _latency(answer: Answer) -> str:
+    """What latencies are of and which ones there are, as far as the method says so."""
+    parts = [answer.latency_on] if answer.latency_on else []
+    if answer.reachable_ms is not None:
+        parts.append("the space reaches {:.3g} to {:.3g} ms".format(*answer.reachable_ms))
+    return f"Latency: {'; '.join(parts)}." if parts else ""
 
 
 def _beside(name: str, one: Beside) -> str:
-    latency_ms = (one.model_extra or {}).get("latency_ms")
-    return f"{name} {one.accuracy:.1f} %" + (f" ({latency_ms:.3g} ms)" if latency_ms is not None else "")
+    return f"{name} {one.accuracy:.1f} %" + (f" ({one.latency_ms:.3g} ms)" if one.latency_ms is not None else "")
 
 
 def show_times(found: Sequence[TimedAgain]) -> None:
@@ -136,55 +146,3 @@ def show_predictions(predictions: Sequence[Prediction]) -> None:
         rest = ", ".join(f"{name} {100 * p:.1f} %" for name, p in one.top[1:])
         rows.append((one.image, one.label, f"{100 * one.probability:.1f} %", rest))
     show_table(("image", "class", "probability", "then"), rows)
-
-
-def show_runs(runs: Sequence[Run], damaged: Sequence[str]) -> None:
-    """One row a run, and one line for each folder whose run cannot be read."""
-    rows = []
-    for run in runs:
-        c = run.configuration
-        source = str(c.get("data") or c.get("benchmark") or "")
-        try:
-            answer, status = run.stage_result("answer"), run.status()
-            found = answer["best"].get("accuracy") if answer else None
-            own = answer is not None and answer["best"].get("accuracy_on") == OWN_FUNCTION
-            accuracy = "" if found is None else f"{found:.2f}" + " %" * (not own)
-        except (ArchwrightError, OSError, LookupError, TypeError, ValueError):  # the run is there; its answer is not
-            status, accuracy = "damaged", ""
-        rows.append(
-            (
-                run.folder.name,
-                status,
-                c.get("method", "?"),
-                c.get("space", "?"),
-                source,
-                str(c.get("seed", "?")),
-                accuracy,
-            )
-        )
-    if rows:
-        show_table(("run", "status", "method", "space", "data", "seed", "accuracy"), rows)
-    elif not damaged:
-        say("No runs here. Start one with: archwright search random --data digits")
-    for text in damaged:
-        say(f"Not readable: {text}")
-
-
-def show_run(run: Run) -> None:
-    """Configuration, events and answer of one run."""
-    from archwright.runs.run import told
-
-    events, status = run.events(), run.status()
-    say(f"{run.folder}: {status}")
-    show_table(
-        ("setting", "value"),
-        [(name, str(value)) for name, value in run.configuration.items() if value not in (None, {}, False)],
-    )
-    plan = run.header.get("plan", [])
-    for number, stage in enumerate(plan, 1):
-        state = "to do" if run.stage_result(stage["name"]) is None else "done"
-        say(f"stage {number} of {len(plan)}: {stage['title']}: {state}")
-    for event in events:
-        say(told(event))
-    if status == "stopped":
-        say(f"Continue with: archwright runs resume {run.folder}")

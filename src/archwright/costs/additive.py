@@ -81,7 +81,13 @@ class StagedCosts:
 
 
 def staged_costs(space: StagedSpace[Any], resource: str, cost: Callable[[Part], float]) -> StagedCosts:
-    """One resource from ``cost`` of every part; equal parts are asked for once."""
+    """One resource of every block of a space, in additive form; equal parts are asked for once.
+
+    Args:
+        space: whose parts they are.
+        resource: name of the result's tables, ``latency_ms`` say.
+        cost: of one part, in the resource's unit.
+    """
     known: dict[str, float] = {}
 
     def of(part: Part) -> float:

@@ -99,7 +99,14 @@ CostOf = Callable[["Architecture"], Costs]
 
 
 def check_reachable(space: Space[Any], cost_of: CostOf, limit_sets: Sequence[Limits], rng: np.random.Generator) -> None:
-    """Refuse limits that no architecture of ``space`` meets; mostly a few random ones show that some do."""
+    """Refuse limits that no architecture of ``space`` meets; mostly a few random ones show that some do.
+
+    Args:
+        space: of the architectures.
+        cost_of: what an architecture takes of each resource that is limited.
+        limit_sets: limits by resource; each set must be met by some architecture.
+        rng: draws the architectures that are looked at.
+    """
     waiting = list(limit_sets)
     for limits in waiting:
         check_numbers(limits)
@@ -119,6 +126,12 @@ def reachable(space: Space[Any], cost_of: CostOf, limit_sets: Sequence[Limits], 
     Where the space is too large to go through, walks go from random architectures to the best neighbour while it is
     better. Where costs add up over the decisions (``space.additive_costs``) they end at the least and the greatest
     cost there is.
+
+    Args:
+        space: of the architectures.
+        cost_of: what an architecture takes of each resource that is limited.
+        limit_sets: limits by resource; a walk goes towards each set of several that nothing met so far.
+        rng: draws the architectures that walks start from.
     """
     names = list(dict.fromkeys(name for limits in limit_sets for name in limits))
     if space.size <= MOST_ENUMERATED and (everything := space.enumerated()) is not None:
@@ -141,7 +154,14 @@ def reachable(space: Space[Any], cost_of: CostOf, limit_sets: Sequence[Limits], 
 
 
 def walk_within(space: Space[Any], start: Architecture, cost_of: CostOf, limits: Limits) -> Architecture | None:
-    """An architecture within ``limits`` on the way from ``start`` to one that misses them least, if there is one."""
+    """An architecture within limits on the way from one to that which misses them least; None if there is none.
+
+    Args:
+        space: whose neighbours are walked.
+        start: where the walk begins.
+        cost_of: what an architecture takes of each resource that is limited.
+        limits: by resource.
+    """
     found, costs = _walk(space, start, cost_of, lambda one: max(1.0, _excess(limits, one)))
     return found if met(limits, costs) else None
 

@@ -147,7 +147,14 @@ def measure(module: nn.Module, shape: tuple[int, int, int], timing: Timing) -> L
 def time_calls(
     call: Callable[[], object], warm_up: int, repeats: int, clock: Callable[[], int] = time.perf_counter_ns
 ) -> NDArray[np.float64]:
-    """Run ``call`` warm_up + repeats times; milliseconds of the last ``repeats``, by a clock of nanoseconds."""
+    """Milliseconds of each call that counts, (repeats,).
+
+    Args:
+        call: what is timed.
+        warm_up: calls before the first that counts.
+        repeats: calls that count.
+        clock: the time in nanoseconds.
+    """
     for _ in range(warm_up):
         call()
     times_ms = np.empty(repeats)

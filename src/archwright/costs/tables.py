@@ -29,6 +29,7 @@ from torch import nn
 from archwright.costs.additive import StagedCosts, staged_costs
 from archwright.costs.measure import Latency, Stopwatch, Timing, device_name, versions
 from archwright.errors import InputError
+from archwright.runs import disk
 from archwright.runs.files import JsonLines, read_json, write_json
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Architecture
@@ -154,6 +155,10 @@ class LatencyTable(_Frozen):
 
         Tables of several devices join by ``|`` under different names of ``resource``, and a limit on each goes to
         :func:`archwright.solvers.milp.solve`.
+
+        Args:
+            space: refused where the table lacks one of its parts.
+            resource: name of the costs, in milliseconds.
         """
         self.check(space)
         slope, intercept = (self.correction.slope, self.correction.intercept_ms) if self.correction else (1.0, 0.0)
@@ -165,7 +170,7 @@ class LatencyTable(_Frozen):
         )
 
     def predict(self, space: StagedSpace[Any], architectures: Sequence[Architecture]) -> NDArray[np.float64]:
-        """Milliseconds of each architecture, (n,)."""
+        """Milliseconds of each of ``architectures`` of ``space``, (n,)."""
         choices = StagedChoice.stack([space.to_choice(architecture) for architecture in architectures])
         costs: NDArray[np.float64] = self.costs(space).problem(space).evaluate(choices)[1]["latency_ms"]
         return costs
@@ -234,7 +239,7 @@ def measure_table(
         correction = fit_correction(_predicted(table, fitted_on), _medians(times, fitted_on))
     except InputError:
         if log:
-            log.unlink(missing_ok=True)  # the same measurements would fail again
+            disk.remove(log)  # the same measurements would fail again
         raise
     table = table.model_copy(update={"correction": correction})
     if not tried_on:
@@ -278,7 +283,6 @@ def _quickest(times_ms: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _distance(ours: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    """Median relative distance."""
     return float(np.median(np.abs(ours / other - 1)))
 
 
@@ -325,7 +329,12 @@ def _resumed(lines: JsonLines, provenance: Provenance) -> dict[tuple[int, str], 
 
 
 def fit_correction(sums_ms: NDArray[np.float64], measured_ms: NDArray[np.float64]) -> Correction:
-    """The affine map with the least *relative* errors, by which limits are missed; single large ones count less."""
+    """The affine map with the least *relative* errors, by which limits are missed; single large ones count less.
+
+    Args:
+        sums_ms: sums of the parts of each network in milliseconds, (n,).
+        measured_ms: what the whole networks took, (n,).
+    """
     if len(sums_ms) < FEWEST_NETWORKS:
         raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction", str(len(sums_ms)))
     design = np.stack([sums_ms, np.ones_like(sums_ms)], axis=1) / measured_ms[:, None]

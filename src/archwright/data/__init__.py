@@ -12,16 +12,28 @@ from archwright.data.registry import datasets
 
 if TYPE_CHECKING:
     from archwright.data.augmentation import Augmentation
-    from archwright.data.batches import Batches, Steps
+    from archwright.data.batches import Batches, Endless, Steps
     from archwright.data.image_data import ImageData, Split, load
     from archwright.data.objects import from_object
     from archwright.data.preprocessing import Preprocessing
 
-__all__ = ["Augmentation", "Batches", "ImageData", "Preprocessing", "Split", "Steps", "datasets", "from_object", "load"]
+__all__ = [
+    "Augmentation",
+    "Batches",
+    "Endless",
+    "ImageData",
+    "Preprocessing",
+    "Split",
+    "Steps",
+    "datasets",
+    "from_object",
+    "load",
+]
 
 _HOMES = {
     "Augmentation": "augmentation",
     "Batches": "batches",
+    "Endless": "batches",
     "ImageData": "image_data",
     "Preprocessing": "preprocessing",
     "Split": "image_data",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import tokenize
 import zipfile
 import zlib
@@ -18,21 +19,35 @@ from archwright.bounds import MOST_CLASSES
 from archwright.data.raw import Labels, Pixels, RawImages, raw_from_arrays
 from archwright.device import memory_bytes
 from archwright.errors import InputError
+from archwright.paths import check_utf8, user_path
 
 _KEYS = "an archive with x_train and y_train (and x_test and y_test), or with x and y"
 
 
 def npz(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """The source behind ``npz:PATH``; arrays are all good or an error, and lie where the user says."""
+    """The source behind ``npz:PATH``; arrays are all good or an error, and lie where the user says.
+
+    Args:
+        argument: path of the archive; ``~`` is the home.
+        image_size: pixels a side to resize to; None keeps the shorter side.
+        skip_bad: changes nothing here.
+        cache_dir: changes nothing here.
+    """
     del skip_bad, cache_dir
-    path = Path(argument).expanduser()
+    path = user_path(argument)
     if not argument or not path.is_file():
         raise InputError("the path of an existing .npz file after 'npz:'", repr(argument))
     return raw_from_mapping(path.stem, read_archive(path), image_size)
 
 
 def raw_from_mapping(name: str, arrays: Mapping[str, NDArray[Any]], image_size: int | None) -> RawImages:
-    """A data set from arrays called as in an archive, each of them checked."""
+    """A data set from arrays called as in an archive, each of them checked.
+
+    Args:
+        name: of the data set, for people.
+        arrays: images and labels under the names that the module's docstring agrees on.
+        image_size: pixels a side to resize to; None keeps the shorter side.
+    """
     pool, test = _named_parts(arrays)
     parts = [_checked(arrays, *keys) for keys in (pool, test) if keys]
     classes = int(parts[0][1].max()) + 1
@@ -80,6 +95,8 @@ def check_claims(path: Path) -> None:
 def _named_parts(arrays: Mapping[str, NDArray[Any]]) -> tuple[tuple[str, str], tuple[str, str] | None]:
     """Which keys hold the pool and the official test part."""
     names = set(arrays)
+    if names & {"x", "y"} and names & {"x_train", "y_train"}:
+        raise InputError(_KEYS, f"both: {', '.join(sorted(names))}", "Leave one pair out.")
     for images, labels in (("x_train", "y_train"), ("x", "y")):
         if {images, labels} <= names:
             break
@@ -101,7 +118,12 @@ def _checked(arrays: Mapping[str, NDArray[Any]], images_key: str, labels_key: st
 
 
 def as_pixels(array: NDArray[Any], key: str) -> Pixels:
-    """Any accepted layout and type to uint8 (n, C, H, W); channels last wins where both readings are possible."""
+    """Any accepted layout and type to uint8 (n, C, H, W); channels last wins where both readings are possible.
+
+    Args:
+        array: (n, H, W), (n, H, W, C) or (n, C, H, W), uint8 or floats in [0, 1].
+        key: its name, for errors.
+    """
     if array.ndim == 3:
         planar = array[:, None]
     elif array.ndim == 4 and array.shape[3] in (1, 3):
@@ -147,7 +169,10 @@ def _class_names(arrays: Mapping[str, NDArray[Any]], classes: int) -> tuple[str,
         raise InputError("class_names as a list of strings", f"type {names.dtype} of shape {names.shape}")
     if len(names) < classes:
         raise InputError(f"labels below {len(names)}, the number of class_names", str(classes - 1))
-    return tuple(map(str, names.astype(str)))
+    texts = [os.fsdecode(one) for one in names.tolist()]  # bytes are UTF-8
+    for text in texts:
+        check_utf8(text, "class_names")
+    return tuple(texts)
 
 
 def _check_same_kind(

@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from archwright.errors import InputError, unknown_name
-from archwright.references import resolve
+from archwright.owncode import own_code
+from archwright.references import DataRef, ObjectRef, resolve
 
 if TYPE_CHECKING:
     from archwright.data.image_data import ImageData
@@ -93,7 +94,7 @@ class Augmentation:
 
         Everything that is not a named set is taken for photographs: crop by an eighth, flip, cutout of a quarter.
         """
-        kind, size = data.spec.partition(":")[0], data.image_size
+        kind, size = DataRef.parse(data.spec).kind, data.image_size
         if kind == "digits":
             return cls(crop=max(1, size // 8))
         if kind == "fashion-mnist":
@@ -108,14 +109,15 @@ class Augmentation:
         values: dict[str, Any] = {}
         for item in text.split(","):
             key, equals, value = (word.strip() for word in item.partition("="))
-            known = {"crop": value.isdecimal(), "cutout": value.isdecimal(), "autoaugment": bool(value)}
+            pixels = value.isdecimal() and len(value) < 6
+            known = {"crop": pixels, "cutout": pixels, "autoaugment": bool(value)}
             known |= dict.fromkeys(("zoom", "colour"), bool(_NUMBER.fullmatch(value)))
             if not known.get(key, key == "flip" and not equals) or key in values:
                 raise InputError(f"augmentation as {FORMS}", repr(text))
             if key in ("zoom", "colour"):
                 values[key] = float(value)
             else:
-                values[key] = True if key == "flip" else int(value) if value.isdecimal() else value
+                values[key] = True if key == "flip" else int(value) if key in ("crop", "cutout") else value
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,7 +151,8 @@ class OwnAugmentation:
             np.random.seed(seed % 2**32)  # noqa: NPY002
             random.seed(seed)
             try:
-                changed = self.function(unit)
+                with own_code("your augmentation"):
+                    changed = self.function(unit)
             finally:
                 random.setstate(states[0])
                 np.random.set_state(states[1])  # noqa: NPY002
@@ -169,7 +172,7 @@ def find_augmentation(spec: str, data: ImageData) -> Augment | None:
         return Augmentation.default_for(data)
     if spec == "off":
         return None
-    if ":" in spec:
+    if ObjectRef.find(spec) is not None:
         function = resolve(spec, "augmentation")
         if not callable(function):
             raise InputError("a function of a batch of images as augmentation", f"{type(function).__name__} at {spec}")

@@ -76,7 +76,12 @@ class Batches:
         return self._order[1]
 
     def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Images float32 (n, C, H, W), normalised, and labels int64 (n,), both on the device."""
+        """Images float32 (n, C, H, W), normalised, and labels int64 (n,), both on the device.
+
+        Args:
+            epoch: from 0; another one has another order and other augmentation.
+            step: of the epoch, from 0.
+        """
         if epoch < 0 or not 0 <= step < len(self):
             raise IndexError(f"epoch {epoch}, step {step} of {len(self)} steps")
         chosen = self.order(epoch)[step * self.batch_size : (step + 1) * self.batch_size]
@@ -92,7 +97,7 @@ class Numbered(Protocol):
     """Batches by (epoch, step); the length is the number of steps an epoch."""
 
     def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Images and labels."""
+        """Images (n, C, H, W) and labels (n,) of step ``step`` of epoch ``epoch``, both from 0."""
 
     def __len__(self) -> int: ...
 
@@ -112,8 +117,26 @@ class Steps:
         return self.count
 
     def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Images and labels of a step, as of the source."""
+        """Images and labels as of the source; ``epoch`` and ``step`` count epochs of :attr:`count` steps."""
         return self.source.get(*divmod(epoch * self.count + step, len(self.source)))
+
+
+class Endless:
+    """The batches of a source one after another, over as many of its epochs as it takes: for trainings by the clock."""
+
+    def __init__(self, source: Numbered) -> None:
+        self.source = source
+
+    def __len__(self) -> int:
+        """Steps after which the source begins anew."""
+        return len(self.source)
+
+    def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Images (B, C, H, W) and labels (B,) of step ``step``, of the next epoch of the source where one is over.
+
+        There is one epoch only: ``epoch`` is not looked at.
+        """
+        return self.source.get(*divmod(step, len(self.source)))
 
 
 def _checked_indices(indices: NDArray[np.int64] | None, size: int, split: str) -> NDArray[np.int64]:

@@ -16,7 +16,12 @@ LOOKED_AT = 64
 
 
 def lost_detail(data: ImageData, size: int) -> float:
-    """Share of the variance of the pixels that is lost when images are made ``size`` px and enlarged again."""
+    """Share of the variance of the pixels that is lost when images are made ``size`` px and enlarged again.
+
+    Args:
+        data: some of whose training images are looked at.
+        size: pixels a side.
+    """
     chosen = np.unique(np.linspace(0, len(data.train) - 1, LOOKED_AT).astype(np.int64))
     x = data.normalise(data.train.pixels(chosen))
     small = F.interpolate(x, (size, size), mode="bicubic", antialias=True)

@@ -10,6 +10,8 @@ import pooch
 import requests
 
 from archwright.errors import InputError
+from archwright.paths import user_path
+from archwright.runs import disk
 
 CACHE_VARIABLE = "ARCHWRIGHT_CACHE"
 
@@ -26,11 +28,16 @@ class RemoteFile:
 def default_cache() -> Path:
     """The folder named by the environment variable ARCHWRIGHT_CACHE, or the operating system's cache folder."""
     chosen = os.environ.get(CACHE_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(pooch.os_cache("archwright"))
+    return user_path(chosen) if chosen else Path(pooch.os_cache("archwright"))
 
 
 def fetch(file: RemoteFile, cache_dir: Path | None) -> Path:
-    """The file in the cache, downloaded if absent. A download appears under its name only once whole and checked."""
+    """The file in the cache, downloaded if absent. A download appears under its name only once whole and checked.
+
+    Args:
+        file: its name, address and published checksum.
+        cache_dir: where it is kept; None is :func:`default_cache`.
+    """
     folder = cache_dir or default_cache()
     path = folder / file.name
     if path.is_file():
@@ -56,19 +63,19 @@ def fetch(file: RemoteFile, cache_dir: Path | None) -> Path:
 def _download(file: RemoteFile, path: Path) -> None:
     """Fetch into ``NAME.part``, continuing one that was cut off where the server can, and rename it once checked."""
     part = path.with_name(f"{path.name}.part")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    disk.make_folder(path.parent)
     done = part.stat().st_size if part.exists() else 0
     headers = {"Range": f"bytes={done}-"} if done else {}
     with requests.get(file.url, headers=headers, stream=True, timeout=30) as answer:
         if answer.status_code != requests.codes.requested_range_not_satisfiable:  # else the part is already whole
             answer.raise_for_status()
             continued = answer.status_code == requests.codes.partial_content
-            with part.open("ab" if continued else "wb") as output:
+            with disk.Writer(disk.append(part) if continued else disk.create(part)) as output:
                 received = sum(output.write(chunk) for chunk in answer.iter_content(1 << 16))
             if received < int(answer.headers.get("Content-Length", 0)):
                 raise OSError(f"the connection ended after {received} bytes")
     found = pooch.file_hash(str(part), alg="md5")
     if found != file.md5:
-        part.unlink()
+        disk.remove(part)
         raise ValueError(f"its MD5 is {found}, not {file.md5}")
-    part.replace(path)
+    disk.rename(part, path)

@@ -20,6 +20,7 @@ from PIL import UnidentifiedImageError
 from archwright.data.images import BAD_IMAGE, is_grey, opened, square_pixels
 from archwright.data.raw import MemoryPixels, Pixels, PixelSource, RawImages
 from archwright.errors import InputError
+from archwright.paths import check_utf8, user_path
 
 MEMORY_LIMIT_BYTES = 512 * 2**20  # decoded folders below this are kept in memory, larger ones are streamed
 IMAGE_SUFFIXES = frozenset(
@@ -89,9 +90,16 @@ class Listed:
 
 
 def folder(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """The source behind ``folder:PATH``; files are used where they lie, so there is nothing to cache."""
+    """The source behind ``folder:PATH``; files are used where they lie, so there is nothing to cache.
+
+    Args:
+        argument: path of the folder; ``~`` is the home.
+        image_size: pixels a side to resize to; None goes by the files' own sizes.
+        skip_bad: leave unreadable files out instead of refusing the folder.
+        cache_dir: changes nothing here.
+    """
     del cache_dir
-    root = Path(argument).expanduser()
+    root = user_path(argument)
     if not argument or not root.is_dir():
         raise InputError("the path of an existing folder after 'folder:'", repr(argument))
     class_names, listed = _list_parts(root)
@@ -155,6 +163,8 @@ def _sub_folders(root: Path) -> list[Path]:
 
 def _class_folders(root: Path) -> list[Path]:
     classes = _sub_folders(root)
+    for entry in classes:
+        check_utf8(entry.name, "names of classes")
     if len(classes) < 2:
         found = f"{len(classes)} in {root}" + (f" ({classes[0].name})" if classes else "")
         raise InputError("a folder with at least two sub-folders of images, one a class", found)
@@ -176,8 +186,11 @@ def _list_images(classes: Sequence[Path], part: str, known: tuple[str, ...] | No
 
 
 def image_files(folder: Path) -> list[Path]:
-    """Every image file below ``folder`` in a stable order; hidden ones are passed over, and none at all is an error."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file())
+    """Every image file below ``folder`` in a stable order; hidden ones are passed over, and none at all is an error.
+
+    Pipes and links to nothing with the name of an image are among them, to be refused where images are read.
+    """
+    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
     files = [path for path in files if not path.name.startswith(".")]
     if not files:
         kinds = ", ".join(sorted(IMAGE_SUFFIXES))
@@ -236,5 +249,6 @@ def _content(paths: Sequence[Path], root: Path) -> str:
     """SHA-256 of names and file sizes: reading every byte of a large folder would double the time to load it."""
     digest = hashlib.sha256()
     for path in paths:
-        digest.update(f"{path.relative_to(root).as_posix()}\0{path.stat().st_size}\n".encode())
+        name = os.fsencode(path.relative_to(root).as_posix())
+        digest.update(name + f"\0{path.stat().st_size}\n".encode())
     return digest.hexdigest()

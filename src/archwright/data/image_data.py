@@ -19,6 +19,7 @@ from archwright.data.registry import datasets
 from archwright.data.splits import Parts, Shares
 from archwright.data.splits import split as cut
 from archwright.errors import InputError
+from archwright.references import DataRef
 
 # Statistics of streamed data come from this many train images: a full decode at load would cost an epoch.
 STREAMED_SAMPLE = 4096
@@ -67,7 +68,7 @@ class ImageData:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """The number of classes."""
         return len(self.class_names)
 
     @property
@@ -145,16 +146,23 @@ def load(
         cache_dir: where downloads are kept and looked for.
     """
     _check_arguments(seed, image_size)
-    name, _, argument = spec.partition(":")
-    if name not in datasets:
+    named = DataRef.parse(spec)
+    if named.kind not in datasets:
         _suggest_kind(spec)
-    source: Source = datasets.get(name)
-    raw = source(argument, image_size=image_size, skip_bad=skip_bad, cache_dir=cache_dir)
+    source: Source = datasets.get(named.kind)
+    raw = source(named.argument, image_size=image_size, skip_bad=skip_bad, cache_dir=cache_dir)
     return from_raw(raw, spec, seed=seed, split=split)
 
 
 def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) -> ImageData:
-    """Split and describe what a source handed over."""
+    """Split and describe what a source handed over.
+
+    Args:
+        raw: labelled images.
+        spec: the text that names them.
+        seed: of the splits.
+        split: shares of training, validation and test; None for the defaults.
+    """
     parts = cut(raw, split, seed)
     mean, std = _statistics(raw.pixels, parts.train)
     return ImageData(

@@ -15,9 +15,15 @@ from PIL import Image, ImageOps
 
 from archwright.device import memory_bytes
 from archwright.errors import InputError
+from archwright.paths import open_plain
 
 # Everything Pillow is known to raise on files that are not, or no longer, images.
-BAD_IMAGE = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
+BAD_IMAGE = (
+    *(OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError),
+    *(TypeError, LookupError, AttributeError, RuntimeError, OverflowError, ZeroDivisionError, MemoryError),
+)
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""What is opened, whatever a file is called: Pillow would start Ghostscript for others, and knows forty more."""
 
 # Pillow warns of large photographs, which are no attack, and of what it cannot read, which is an error here anyway. Set
 # once: a filter around each call would race with the threads that decode.
@@ -28,8 +34,11 @@ _GREY_MODES = {"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"}
 
 @contextmanager
 def opened(path: Path) -> Iterator[Image.Image]:
-    """The image in ``path``; one of more than 179 million pixels is refused by its header (Pillow's own bound)."""
-    with Image.open(path) as image:
+    """The image in the plain file ``path``, of one of the :data:`FORMATS`.
+
+    One of more than 179 million pixels is refused by its header (Pillow's own bound).
+    """
+    with open_plain(path) as file, Image.open(file, formats=FORMATS) as image:
         yield image
 
 
@@ -39,7 +48,13 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def square_pixels(image: Image.Image, size: int, channels: int) -> NDArray[np.uint8]:
-    """Upright, on white where transparent, short side resized to ``size``, centre cropped: (C, size, size)."""
+    """Upright, on white where transparent, short side resized to ``size``, centre cropped: (C, size, size).
+
+    Args:
+        image: of any size and mode.
+        size: pixels a side.
+        channels: 1 (grey) or 3 (colour).
+    """
     upright = ImageOps.exif_transpose(image)
     opaque = _without_alpha(_eight_bit(upright)).convert("L" if channels == 1 else "RGB")
     fitted = ImageOps.fit(opaque, (size, size), method=Image.Resampling.BILINEAR)
@@ -48,7 +63,12 @@ def square_pixels(image: Image.Image, size: int, channels: int) -> NDArray[np.ui
 
 
 def resize_arrays(pixels: NDArray[np.uint8], size: int | None) -> NDArray[np.uint8]:
-    """(n, C, H, W) to (n, C, size, size) the way image files are; ``size`` None keeps square images as they are."""
+    """Images to (n, C, size, size) the way image files are.
+
+    Args:
+        pixels: (n, C, H, W).
+        size: pixels a side; None takes the shorter side, so that square images stay as they are.
+    """
     channels, height, width = pixels.shape[1:]
     size = min(height, width) if size is None else size
     if height == width == size:

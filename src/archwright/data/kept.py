@@ -7,9 +7,10 @@ Plain arrays in an ``.npz`` archive, read without pickle: ``x_PART`` (n,C,H,W) u
 from __future__ import annotations
 
 import json
-import os
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from archwright.data.image_data import ImageData, Split
 from archwright.data.preprocessing import Preprocessing
 from archwright.data.raw import MemoryPixels
 from archwright.errors import InputError
+from archwright.runs.files import atomic_file
+from archwright.strict import parse_json
 
 PARTS = ("train", "validation", "test")
 
@@ -40,16 +43,16 @@ def keep(data: ImageData, path: Path) -> None:
         arrays[f"x_{name}"], arrays[f"y_{name}"] = part.pixels(np.arange(len(part))).numpy(), part.labels
     about = {"spec": data.spec, "name": data.name, "fingerprint": data.fingerprint, "skipped": list(data.skipped)}
     arrays["about"] = np.array(json.dumps(about))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with aside.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    with atomic_file(path) as file:
+        _write_archive(file, arrays)
+
+
+def _write_archive(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
+    """As ``np.savez`` does, but always with the same date: the same bytes, and no clock before 1980 is an error."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, np.asanyarray(array), allow_pickle=False)
 
 
 def load_kept(path: Path) -> ImageData:
@@ -58,7 +61,7 @@ def load_kept(path: Path) -> ImageData:
         raise InputError("the images that were given to the search, kept in its folder", f"no {path}")
     arrays = read_archive(path)
     try:
-        about = json.loads(str(arrays["about"]))
+        about = parse_json(str(arrays["about"]))
         parts = {name: (arrays[f"x_{name}"], arrays[f"y_{name}"].astype(np.int64)) for name in PARTS}
         for pixels, labels in parts.values():
             if pixels.dtype != np.uint8 or pixels.ndim != 4 or len(pixels) != len(labels) or len(labels) == 0:

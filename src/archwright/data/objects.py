@@ -21,6 +21,8 @@ from archwright.data.images import is_grey, square_pixels
 from archwright.data.raw import Pixels
 from archwright.data.splits import Shares
 from archwright.errors import InputError
+from archwright.owncode import own_code
+from archwright.references import DataRef
 
 _ACCEPTED = (
     "data as (images, labels), (images, labels, test images, test labels), a dict of arrays called as in an npz "
@@ -53,7 +55,7 @@ def from_object(
             raise InputError("image size and split to be those of the ImageData", "others beside it", "Leave them out.")
         return data
     raw = raw_from_mapping(name, _mapping(data, image_size), image_size)
-    return from_raw(raw, f"object:{name}", seed=seed, split=split)
+    return from_raw(raw, str(DataRef("object", name)), seed=seed, split=split)
 
 
 def _mapping(data: Any, image_size: int | None) -> dict[str, NDArray[Any]]:
@@ -104,8 +106,11 @@ def _items(dataset: Any) -> list[tuple[Any, int]]:
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
         raise InputError("a Dataset with a length, whose items can be asked for by number", type(dataset).__name__)
     found = []
-    for number in range(len(dataset)):
-        item = dataset[number]
+    with own_code("the length of the Dataset"):
+        count = len(dataset)
+    for number in range(count):
+        with own_code(f"item {number} of the Dataset"):
+            item = dataset[number]
         if not isinstance(item, tuple | list) or len(item) != 2:
             raise InputError("(image, label) as every item of a Dataset", f"{type(item).__name__} as item {number}")
         label = np.asarray(item[1])

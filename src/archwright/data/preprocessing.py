@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any
 
 import torch
@@ -43,8 +42,12 @@ class Preprocessing:
         if not 1 <= self.image_size <= MOST_PIXELS or self.image_channels not in (1, 3):
             shape = f"{self.image_size} px and {self.image_channels} channels"
             raise InputError(f"images of 1 to {MOST_PIXELS} px with 1 or 3 channels", shape)
-        if not all(map(isfinite, self.mean)) or not all(isfinite(std) and std > 0 for std in self.std):
-            raise InputError("finite means and stds above 0", f"{self.mean} and {self.std}")
+        least, most = 1e-6, 1e6  # pixels are 0 to 1, so that others would be lost in the digits of a number
+        if not all(abs(mean) <= most for mean in self.mean) or not all(least <= std <= most for std in self.std):
+            raise InputError(
+                f"means up to {most:g} and stds of {least:g} to {most:g}, of pixels in [0, 1]",
+                f"{self.mean} and {self.std}",
+            )
         if not self.class_names:
             raise InputError("names of the classes", "none")
 

@@ -87,7 +87,14 @@ class Source(Protocol):
     """How every registered data set is called; ``argument`` is what follows the colon of the spec."""
 
     def __call__(self, argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-        """The data set; anything wrong with the input is an InputError."""
+        """The data set; anything wrong with the input is an InputError.
+
+        Args:
+            argument: what follows the colon of the spec.
+            image_size: pixels a side to resize to; None leaves it to the source.
+            skip_bad: leave unreadable images out instead of refusing the data.
+            cache_dir: where downloads are kept; None is the default cache.
+        """
 
 
 def raw_from_arrays(
@@ -96,7 +103,14 @@ def raw_from_arrays(
     class_names: Sequence[str],
     image_size: int | None,
 ) -> RawImages:
-    """Join the pool and, if there is a second part, the official test: pixels (n, C, H, W) with labels (n,)."""
+    """Join the pool and, if there is a second part, the official test.
+
+    Args:
+        name: of the data set, for people.
+        parts: one or two pairs of pixels (n, C, H, W) and labels (n,).
+        class_names: by label.
+        image_size: pixels a side to resize to; None keeps the shorter side.
+    """
     arrays = [resize_arrays(pixels, image_size) for pixels, _ in parts]
     pixels = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
     labels = np.concatenate([labels for _, labels in parts]).astype(np.int64)
@@ -113,6 +127,6 @@ def raw_from_arrays(
 
 
 def refuse_argument(name: str, argument: str) -> None:
-    """Named sets take nothing after their name."""
+    """Refuse an ``argument`` after ``name``: named sets take none."""
     if argument:
         raise InputError(f"{name!r} alone", repr(f"{name}:{argument}"), f"Write {name!r}.")

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from archwright.data.image_data import ImageData, load
 from archwright.data.kept import load_kept
-
-KEPT = "kept:"
-"""Before the path of a file that :func:`archwright.data.kept.keep` wrote; what else a request says is already in it."""
+from archwright.references import DataRef
 
 
 @dataclass(frozen=True)
 class DataRequest:
-    """Which images to load, and how."""
+    """Which images to load, and how.
+
+    Of ``kept:PATH``, a file that :func:`archwright.data.kept.keep` wrote, the rest of a request is already in the file.
+    """
 
     spec: str
     seed: int
@@ -30,16 +30,35 @@ class DataRequest:
             object.__setattr__(self, "split", tuple(self.split))
 
     @property
+    def source(self) -> DataRef:
+        """The reference that :attr:`spec` is written as."""
+        return DataRef.parse(self.spec)
+
+    @property
     def needs(self) -> tuple[str, ...]:
         """Absolute paths that loading reads: a user's own folder or archive; named data sets are found by name."""
-        kind, _, argument = self.spec.partition(":")
-        return (str(Path(argument).absolute()),) if kind in ("folder", "npz", "kept") else ()
+        path = self.source.path
+        return () if path is None else (str(path.absolute()),)
 
 
-@lru_cache(maxsize=6)
+LOADED: dict[DataRequest, ImageData] = {}
+"""Images of this process, by request."""
+MOST_LOADED = 6
+"""Requests whose images are remembered; the oldest are forgotten."""
+
+
 def load_data(request: DataRequest) -> ImageData:
-    """The images, loaded once a process."""
-    if request.spec.startswith(KEPT):
-        return load_kept(Path(request.spec.removeprefix(KEPT)))
+    """The images, loaded once a process, also where one request says their own size and another none."""
+    if request not in LOADED:
+        data = _load(request)
+        LOADED.update({request: data, replace(request, image_size=data.image_size): data})
+        for oldest in list(LOADED)[:-MOST_LOADED]:
+            del LOADED[oldest]
+    return LOADED[request]
+
+
+def _load(request: DataRequest) -> ImageData:
+    if request.source.kind == "kept":
+        return load_kept(Path(request.source.argument))
     values: dict[str, Any] = {"seed": request.seed, "image_size": request.image_size, "skip_bad": request.skip_bad}
     return load(request.spec, **values, split=None if request.split is None else tuple(request.split))

@@ -50,7 +50,10 @@ CIFAR100 = RemoteFile(
 
 
 def digits(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """scikit-learn's 1,797 handwritten digits: 8x8, grey, sixteen steps of grey scaled to 0..255."""
+    """scikit-learn's 1,797 handwritten digits: 8x8, grey, sixteen steps of grey scaled to 0..255.
+
+    ``argument`` must be empty, ``image_size`` None leaves 8 px; ``skip_bad`` and ``cache_dir`` change nothing.
+    """
     del skip_bad, cache_dir
     refuse_argument("digits", argument)
     from sklearn.datasets import load_digits  # deferred: scikit-learn takes a second to import
@@ -61,7 +64,11 @@ def digits(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: 
 
 
 def fashion_mnist(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """Fashion-MNIST: from the cache's fashion-mnist/, from Debian's package, or downloaded."""
+    """Fashion-MNIST: from the cache's fashion-mnist/, from Debian's package, or downloaded.
+
+    ``argument`` must be empty, ``image_size`` None leaves 28 px; files are looked for in ``cache_dir``; ``skip_bad``
+    changes nothing.
+    """
     del skip_bad
     refuse_argument("fashion-mnist", argument)
     arrays = [read_idx(_fashion_file(name, cache_dir)) for name in _FASHION_MD5]
@@ -70,7 +77,11 @@ def fashion_mnist(argument: str, *, image_size: int | None, skip_bad: bool, cach
 
 
 def cifar10(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """CIFAR-10 from its binary archive; five training files, one test file."""
+    """CIFAR-10 from its binary archive; five training files, one test file.
+
+    ``argument`` must be empty, ``image_size`` None leaves 32 px; the archive is looked for in ``cache_dir``;
+    ``skip_bad`` changes nothing.
+    """
     del skip_bad
     refuse_argument("cifar10", argument)
     training = [f"data_batch_{number}.bin" for number in range(1, 6)]
@@ -79,7 +90,11 @@ def cifar10(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir:
 
 
 def cifar100(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """CIFAR-100 with its 100 fine labels, from its binary archive."""
+    """CIFAR-100 with its 100 fine labels, from its binary archive.
+
+    ``argument`` must be empty, ``image_size`` None leaves 32 px; the archive is looked for in ``cache_dir``;
+    ``skip_bad`` changes nothing.
+    """
     del skip_bad
     refuse_argument("cifar100", argument)
     path = fetch(CIFAR100, cache_dir)
@@ -89,14 +104,20 @@ def cifar100(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir
 def random(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
     """Gaussian noise (mean 0.5, standard deviation 0.25, clipped) with random labels: nothing can be learned from it.
 
-    The argument is "classes=10,size=16,channels=3,count=2048,seed=0", every part of it optional.
+    Args:
+        argument: "classes=10,size=16,channels=3,count=2048,seed=0", every part of it optional.
+        image_size: pixels a side; None is the size of the argument.
+        skip_bad: changes nothing here.
+        cache_dir: changes nothing here.
     """
     del skip_bad, cache_dir
     options = {"classes": 10, "size": image_size or 16, "channels": 3, "count": 2048, "seed": 0}
-    for item in filter(None, argument.split(",")):
-        key, _, value = item.partition("=")
-        if key not in options or not value.isdecimal():
-            raise InputError(f"{', '.join(f'{k}=NUMBER' for k in options)} after 'random:'", repr(item))
+    given = [item.partition("=") for item in argument.split(",") if argument]
+    names = [key for key, _, _ in given]
+    for key, equals, value in given:
+        if key not in options or not value.isdecimal() or len(value) > 12 or names.count(key) > 1:
+            wanted = f"{', '.join(f'{k}=NUMBER' for k in options)} after 'random:', each once"
+            raise InputError(wanted, repr(f"{key}{equals}{value}"[:80]))
         options[key] = int(value)
     if options["channels"] not in (1, 3):
         raise InputError("channels=1 or channels=3", f"channels={options['channels']}")

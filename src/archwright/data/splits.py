@@ -16,6 +16,10 @@ Shares = tuple[float, ...] | None
 """Relative sizes of train and the drawn parts, as (70, 15, 15); None for the usual ones."""
 
 
+LEAST_SHARE = 1e-4
+"""Of a part: a smaller one is a slip of the keyboard."""
+
+
 @dataclass(frozen=True, eq=False)
 class Parts:
     """Disjoint sorted indices that together are the whole data set."""
@@ -69,8 +73,10 @@ def _shares(raw: RawImages, shares: Shares) -> dict[str, float]:
         kept = " and ".join(name for name, count in official.items() if count)
         why = f", as {raw.name} has its own {kept} part" if kept else ""
         raise InputError(f"{1 + len(drawn)} shares ({names}){why}", f"{len(shares)}: {_text(shares)}")
-    if not all(np.isfinite(share) and share > 0 for share in shares):
-        raise InputError(f"shares above 0 for {names}", _text(shares), "Write them as in 70,15,15.")
+    whole = sum(shares)
+    if not np.isfinite(whole) or not all(share >= LEAST_SHARE * whole for share in shares) or whole <= 0:
+        least = f"shares of at least {LEAST_SHARE:g} of the whole for {names}"
+        raise InputError(least, _text(shares), "Write them as in 70,15,15.")
     return dict(zip(drawn, (share / sum(shares) for share in shares[1:]), strict=True))
 
 

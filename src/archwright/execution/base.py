@@ -59,6 +59,11 @@ class Executor(ABC):
 
         When ``stop`` is requested, or an item raises, what is under way is ended and the reason is raised here; the
         executor can be used again afterwards.
+
+        Args:
+            work: a function of a module, called with the payload of an item and a stop.
+            items: what is to be done; their keys differ.
+            stop: looked at while items run.
         """
 
     def require(self, paths: Collection[str]) -> None:  # noqa: B027 - this machine needs no look
@@ -85,7 +90,14 @@ def run_items(
 ) -> dict[str, Json]:
     """Run the items that ``log`` does not have yet; return the results of all of ``items`` by key, in their order.
 
-    ``on_result`` is called with the key and result of each of them when it is on disk.
+    Args:
+        executor: where they run; work that is :func:`cheap` runs here.
+        work: a function of a module, called with the payload of an item and a stop.
+        items: what is to be done; their keys differ.
+        log: finished items, each recorded as soon as it is done.
+        stop: looked at while items run.
+        bar: advanced by one for each item that was run.
+        on_result: called with the key and result of each of them when it is on disk.
     """
     from archwright.execution.local import InProcess
 
@@ -100,7 +112,13 @@ def run_items(
 
 
 def make_executor(name: str = "here", workers: int = 1, address: str = "") -> Executor:
-    """``here`` (this process), ``processes`` (``workers`` of one thread each) or ``ray`` (a cluster at ``address``)."""
+    """The executor of a name.
+
+    Args:
+        name: ``here`` (this process), ``processes`` or ``ray``.
+        workers: processes of one thread each, or items at once on a cluster.
+        address: HOST:PORT of a Ray cluster; empty starts one on this machine.
+    """
     from archwright.execution.local import InProcess
     from archwright.execution.processes import Processes
 

@@ -13,7 +13,7 @@ class InProcess(Executor):
     """One item after the other, here; the work sees the run's own ``stop`` and can save in the middle of an item."""
 
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
-        """In the order given."""
+        """Yield (key, result) in the order of the items."""
         for item in items:
             stop.check()
             yield item.key, work(item.payload, stop)

@@ -47,7 +47,7 @@ class Processes(Executor):
         self._end = weakref.finalize(self, _end_all, self._idle, self._busy)  # also when nobody closes it
 
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
-        """As they finish."""
+        """Yield (key, result) as workers finish; an item whose worker died is tried once more."""
         _check_importable(work)
         queue, deaths = deque(items), Counter[str]()
         try:

@@ -51,7 +51,7 @@ class RayExecutor(Executor):
         self._found: set[str] = set()
 
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
-        """As they finish."""
+        """Yield (key, result) as tasks of the cluster finish; an item whose paths a machine lacks is refused first."""
         self.require({path for item in items for path in item.needs})
         queue, waiting = iter(items), dict[Any, str]()
         try:

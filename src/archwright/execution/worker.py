@@ -21,6 +21,10 @@ def end_with(parent: int, by_signal: bool) -> None:
 
     Linux does it by a signal, at once and whatever this process is doing; a thread that looks serves elsewhere, and
     where the signal cannot be used because it would follow a thread of the parent.
+
+    Args:
+        parent: process number.
+        by_signal: ask Linux for the signal.
     """
     if by_signal and sys.platform == "linux":
         import ctypes

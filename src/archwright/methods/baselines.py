@@ -35,6 +35,7 @@ class RandomSearch(ProposalSearch):
     """Distinct random architectures; the best evaluated one is the answer."""
 
     name = "random"
+    remembers = False
 
     @property
     def batch(self) -> int:
@@ -42,7 +43,7 @@ class RandomSearch(ProposalSearch):
         return 4 * self.context.executor.workers
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """The ``number``-th of a sequence of distinct random architectures."""
+        """The ``number``-th of a sequence of distinct random architectures, whatever the ``history`` is."""
         sequence = self._sequence
         while len(sequence) <= number:
             try:
@@ -73,6 +74,7 @@ class Evolution(ProposalSearch):
     """Regularised evolution: the ``population`` youngest are alive; a child is a mutation of a tournament's winner."""
 
     name = "evolution"
+    remembers = False
     Options: ClassVar[type[Options]] = EvolutionOptions
     options: EvolutionOptions
 
@@ -82,7 +84,12 @@ class Evolution(ProposalSearch):
         return self.options.batch
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """Random while the first population fills; then mutate the fittest of a random sample of the youngest."""
+        """Random while the first population fills; then mutate the fittest of a random sample of the youngest.
+
+        Args:
+            history: what was evaluated, oldest first.
+            number: of the proposal, from 0; seeds the draws.
+        """
         space, rng = self.context.task.space, self.context.rng("evolution", number)
         if number < self.options.population or not history:
             return feasible_start(self.context, rng)

@@ -28,20 +28,21 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Item, run_items
-from archwright.runs.files import Json, write_atomic
+from archwright.runs.files import Json, save_figure, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
-from archwright.search.answer import Found
-from archwright.search.evaluator import Evaluator
+from archwright.search.answer import Found, LossRound, Term
+from archwright.search.configuration import OF_WORK, AbsolutePath
+from archwright.search.driving import drive_stage
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice, StageResult
 from archwright.solvers.fourier import ParityFeatures, RecoverySettings, Round, search_by_rounds
@@ -52,8 +53,9 @@ from archwright.spaces.registry import find_space
 from archwright.spaces.subgraphs import Signs, Subgraphs, read_bits, write_bits
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
-from archwright.supernets.measure import BATCH, Norms, Outcome, measure, recalibrated
-from archwright.training import Position, drive
+from archwright.supernets.measure import BATCH, Norms, Outcome, measure_subnetwork, recalibrated
+from archwright.supernets.train import SharedTraining, new_cell_supernet
+from archwright.training import Position
 from archwright.training.schedule import make_schedule
 
 MOMENTUM = 0.9
@@ -82,11 +84,11 @@ class RspsOptions(Options):
     norms: Literal["batch", "recalibrated"] = Field(
         "batch", description="batch-norm statistics of a measurement: its batches' own, or of training images"
     )
-    supernet: str | None = Field(None, description="run folder whose supernet and measurements are used again")
+    supernet: AbsolutePath | None = Field(None, description="run folder whose supernet and measurements are used again")
 
 
 class ConasOptions(RspsOptions):
-    """Options of CoNAS."""
+    """Options of CoNAS, beside those that it shares with ``rsps``."""
 
     subgraphs: Literal["bits", "cells"] = Field("bits", description="what is measured: random bits, or architectures")
     degree: int = Field(2, ge=1, le=4, description="largest degree d of the parities")
@@ -125,14 +127,19 @@ class SubgraphChoice(Choice):
 
     subgraph: str
     subgraph_loss: float | None
-    rounds: list[dict[str, Any]] = Field(default_factory=list)
+    rounds: list[LossRound] = Field(default_factory=list)
 
 
 # --- one measurement -------------------------------------------------------------------------------------------------
 
 
 def measure_subgraph(payload: Json, stop: Stop) -> Json:
-    """The loss of one sub-graph of a trained supernet; None where it is not finite."""
+    """Work item: loss and accuracy in percent of one sub-graph of a trained supernet; loss None where it is not finite.
+
+    Args:
+        payload: ``of``, what all measurements of a run share, and ``bits``, the sub-graph as text.
+        stop: asked once, before the measurement.
+    """
     stop.check()
     outcome = _outcome(json.dumps(payload["of"]), payload["bits"])
     return {"loss": outcome.loss if math.isfinite(outcome.loss) else None, "accuracy": outcome.accuracy}
@@ -141,7 +148,7 @@ def measure_subgraph(payload: Json, stop: Stop) -> Json:
 def _outcome(of: str, bits: str) -> Outcome:
     supernet, subgraphs, images, norms = _instruments(of)
     device = next(supernet.parameters()).device
-    return measure(supernet, [subgraphs.weights(read_bits(bits), device)], images, norms)[0]
+    return measure_subnetwork(supernet, subgraphs.weights(read_bits(bits), device), images, norms)
 
 
 @lru_cache(maxsize=2)
@@ -150,16 +157,15 @@ def _instruments(of: str) -> tuple[CellSupernet, Subgraphs, list[tuple[Tensor, T
     fields = json.loads(of)
     data = load_data(DataRequest(**fields["data"]))
     space = as_cell_space(find_space(fields["space_text"]))
-    supernet = CellSupernet(space, space.scale_from(fields["scale"]))
+    device = fields["device"]
+    supernet = new_cell_supernet(space, space.scale_from(fields["scale"]), seed=0, device=device)
     load_supernet(Path(fields["supernet"]), supernet, data.fingerprint)
-    supernet.to(fields["device"])
-    supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     seed, size, count = fields["seed"], fields["batch"], fields["images"]
 
     def some(split: Literal["train", "validation"], number: int) -> list[tuple[Tensor, Tensor]]:
         available = len(getattr(data, split))
         chosen = np.random.default_rng([seed, number]).permutation(available)[:count]
-        return list(Batches(data, split, size, seed=seed, indices=np.sort(chosen), device=fields["device"]))
+        return list(Batches(data, split, size, seed=seed, indices=np.sort(chosen), device=device))
 
     norms = recalibrated(some("train", 1), count) if fields["norms"] == "recalibrated" else BATCH
     return supernet, Subgraphs(space), some("validation", 0), norms
@@ -172,6 +178,8 @@ class Rsps(SearchMethod):
     """Random search with parameter sharing: the best of the measured architectures."""
 
     name = "rsps"
+    uses = SearchMethod.uses | OF_WORK
+    resources = ()
     Options: ClassVar[type[Options]] = RspsOptions
     options: RspsOptions
 
@@ -199,12 +207,6 @@ class Rsps(SearchMethod):
         """Also refuses what a supernet's search cannot have."""
         if self.context.configuration.data is None:
             raise InputError(f"images (--data) for the method {self.name!r}", "none")
-        if self.context.configuration.limits:
-            raise InputError(
-                f"no hard limits with the method {self.name!r}",
-                ", ".join(self.context.configuration.limits),
-                "Use a method that keeps limits (binas, evolution).",
-            )
         super().check()
         self.space.check_scale(self._scale)
         if self.options.supernet is not None:
@@ -217,17 +219,15 @@ class Rsps(SearchMethod):
     def estimate_seconds(self) -> float:
         """From one timed step of the supernet; a measurement is a third of a step for each batch of its images."""
         o, task = self.options, self.context.task
-        network, batches = self._new_supernet(), self._train_batches()
-        x = self.bits.draw(self.context.rng("estimate"), 1, o.probability)[0]
-        times = []
+        shared, times = self._training(self._new_supernet()), []
         for _ in range(2):
             begin = time.perf_counter()
-            self._loss(network, batches.get(0, 0), x).backward()  # type: ignore[no-untyped-call]
+            shared.step(Position.at(0, 1, 1))
             times.append(time.perf_counter() - begin)
         step = min(times)
-        training = 0.0 if o.supernet else step * len(batches) * o.supernet_epochs
+        training = 0.0 if o.supernet else step * len(shared.batches) * o.supernet_epochs
         measuring = step / 3 * self.measurements * min(o.images, len(task.data.validation)) / o.supernet_batch
-        return training + measuring + self.final_rounds * Evaluator(self.context, "search").seconds_each()
+        return training + measuring + self.final_rounds * evaluation_seconds(self.context)
 
     def search_stages(self) -> list[Stage]:
         """Train, measure, choose; a supernet that is given is not trained again."""
@@ -241,11 +241,8 @@ class Rsps(SearchMethod):
     # 1. the supernet
 
     def _new_supernet(self) -> CellSupernet:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.space, self._scale)
-        network.to(self.context.device.torch)
-        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        seed = int(self.context.rng("supernet").integers(2**31))
+        return new_cell_supernet(self.space, self._scale, seed=seed, device=self.context.device.torch)
 
     def _train_batches(self) -> Batches:
         data = self.context.task.data
@@ -254,47 +251,34 @@ class Rsps(SearchMethod):
         size = min(self.options.supernet_batch, len(data.train))
         return Batches(data, "train", size, seed=seed, augment=augment, device=self.context.device.torch)
 
-    def _loss(self, network: CellSupernet, batch: tuple[Tensor, Tensor], x: Signs) -> Tensor:
-        """Cross entropy of the sub-graph x (n,) on images (B, C, H, W) and labels (B,)."""
-        images, labels = batch
-        weights = self.bits.weights(x, images.device)
-        return F.cross_entropy(network(images.contiguous(memory_format=torch.channels_last), weights), labels)
-
-    def _train_supernet(self) -> SupernetTrained:
-        """RSPS: every step trains one random sub-graph; what is off keeps its weights and momenta."""
-        context, o = self.context, self.options
-        network, batches = self._new_supernet().train(), self._train_batches()
+    def _training(self, supernet: CellSupernet) -> SharedTraining:
+        """RSPS: every step trains one random sub-graph."""
+        o = self.options
         # half of DARTS' operations on are sums of a dozen at a node, and diverge at the rate that suits small cells
         lr = o.supernet_lr or (0.025, 0.1)[self.paper_setting]
-        optimizer = torch.optim.SGD(
-            network.parameters(), lr, MOMENTUM, weight_decay=o.supernet_weight_decay, nesterov=True
-        )
+        decay = o.supernet_weight_decay
+        sgd = torch.optim.SGD(supernet.parameters(), lr, MOMENTUM, weight_decay=decay, nesterov=True)
         rate = make_schedule("cosine", lr, min(lr, o.supernet_lr_min))
+        return SharedTraining(supernet, self._train_batches(), self._drawn, sgd, rate, clip=o.supernet_clip)
 
-        def step(position: Position) -> dict[str, Tensor]:
-            x = self.bits.draw(context.rng("trained sub-graph", position.index), 1, o.probability)[0]
-            loss = self._loss(network, batches.get(position.epoch, position.step), x)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if o.supernet_clip:
-                nn.utils.clip_grad_norm_(network.parameters(), o.supernet_clip)
-            for group in optimizer.param_groups:
-                group["lr"] = rate(position)
-            optimizer.step()
-            return {"loss": loss.detach()}
+    def _drawn(self, position: Position, _images: int) -> dict[str, Tensor]:
+        """The sub-graph of a step, as weights of the supernet."""
+        rng = self.context.rng("trained sub-graph", position.index)
+        return self.bits.weights(self.bits.draw(rng, 1, self.options.probability)[0], self.context.device.torch)
 
-        with context.progress.task("training the supernet", o.supernet_epochs * len(batches)) as bar:
-            history = drive(
-                step,
-                {"network": network, "optimizer": optimizer},
-                epochs=o.supernet_epochs,
-                steps_per_epoch=len(batches),
-                seed=int(context.rng("steps").integers(2**31)),
-                checkpoints=context.run.checkpoints("supernet"),
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-                on_epoch=context.run.on_epoch("supernet"),
-            )
+    def _train_supernet(self) -> SupernetTrained:
+        context, network = self.context, self._new_supernet()
+        training = self._training(network)
+        history = drive_stage(
+            context,
+            "supernet",
+            training.step,
+            training.state,
+            epochs=self.options.supernet_epochs,
+            steps_per_epoch=len(training.batches),
+            seed=int(context.rng("steps").integers(2**31)),
+            title="training the supernet",
+        )
         save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
         return SupernetTrained(bits=self.bits.n, losses=[round(one["loss"], 4) for one in history])
 
@@ -345,7 +329,7 @@ class Rsps(SearchMethod):
         request = task.data_request
         of = {
             **self._measured_by,
-            "space_text": context.configuration.space,
+            "space_text": task.space_text,
             "data": asdict(request),
             "supernet": str(self._supernet_file),
             "device": context.device.name,
@@ -361,7 +345,12 @@ class Rsps(SearchMethod):
         return np.array([np.nan if one["loss"] is None else one["loss"] for one in self.measured(strings)])
 
     def strings(self, number: int, fixed: Mapping[int, int]) -> Signs:
-        """The sub-graphs of round ``number``, (m, n)."""
+        """The sub-graphs of one round, (m, n) of 1 and -1.
+
+        Args:
+            number: of the round.
+            fixed: values of some bits by their number.
+        """
         rng, count = self.context.rng("measured sub-graphs", number), self.measurements
         if self.options.subgraphs == "bits":
             return self.bits.draw(rng, count, 0.5, fixed)
@@ -393,9 +382,7 @@ class Rsps(SearchMethod):
         architecture = self.bits.architecture(x, np.zeros(self.bits.n), self.context.rng("uniform choice"))
         return self._found(architecture, x, len(strings), [])
 
-    def _found(
-        self, architecture: Architecture, x: Signs, evaluations: int, rounds: list[dict[str, Any]]
-    ) -> SubgraphChoice:
+    def _found(self, architecture: Architecture, x: Signs, evaluations: int, rounds: list[LossRound]) -> SubgraphChoice:
         """What every search stage returns; the accuracy is that of the sub-graph x (n,) with shared weights."""
         result = self.measured(x[None])[0]
         images = self._measured_by["images"]
@@ -451,13 +438,15 @@ class Conas(Rsps):
 
     def _answer(self, stage: str) -> Found:
         """Also says what was recovered."""
-        details = self.result(stage, SubgraphChoice).model_dump(include={"subgraph", "subgraph_loss", "rounds"})
-        details["insights"] = [
-            f"The loss is lower with {' and '.join(term['bits'])} {meaning(term['bits'], term['coefficient'])} "
-            f"(coefficient {term['coefficient']:+.4f})."
-            for term in details["rounds"][0]["terms"][:8]
+        choice = self.result(stage, SubgraphChoice)
+        sentences = [
+            f"The loss is lower with {' and '.join(term.bits)} {meaning(term.bits, term.coefficient)} "
+            f"(coefficient {term.coefficient:+.4f})."
+            for term in choice.rounds[0].terms[:8]
         ]
-        return super()._answer(stage).model_copy(update={"details": details})
+        known = {"insights": sentences, "loss_rounds": choice.rounds}
+        details = choice.model_dump(include={"subgraph", "subgraph_loss"})
+        return super()._answer(stage).model_copy(update={**known, "details": details})
 
     def _every_place_on(self, x: Signs) -> bool:
         """Whether every edge, vertex or link has something on: then no round is missing."""
@@ -489,21 +478,22 @@ class Conas(Rsps):
         if one.minimum.solver != "enumeration":
             texts.append(f"The support has too many bits to enumerate: solved as an {one.minimum.solver}.")
         for text in filter(None, texts):
-            self.context.progress.say(text)
+            self.context.progress.warn(text)
             self.context.run.event("warning", round=number, text=text)
 
-    def _round(self, one: Round) -> dict[str, Any]:
+    def _round(self, one: Round) -> LossRound:
         """For the run's files."""
-        return {
+        terms = [
+            Term(bits=self._names(monomial), coefficient=value)
+            for monomial, value in strongest_terms(one.recovery.polynomial)
+        ]
+        more = {
             "fixed": len(one.fixed),
             "dropped": one.measurements.dropped,
             "diagnostics": one.recovery.diagnostics.as_dict(),
-            "terms": [
-                {"bits": [self.bits.names[bit] for bit in monomial], "coefficient": value}
-                for monomial, value in strongest_terms(one.recovery.polynomial)
-            ],
             "minimum": {"value": one.minimum.value, "solver": one.minimum.solver, "gap": one.minimum.gap},
         }
+        return LossRound(terms=terms, **more)
 
     def _show(self, rounds: Sequence[Round]) -> None:
         """The recovered polynomials as ``polynomial.csv`` and ``polynomial.png``, and the first one to the user."""
@@ -536,7 +526,12 @@ def strongest_terms(polynomial: Polynomial) -> list[tuple[tuple[int, ...], float
 
 
 def meaning(monomial: Sequence[object], value: float) -> str:
-    """What lowers the loss: a single bit on or off, a pair alike (both on or both off) or unlike."""
+    """What lowers the loss: a single bit on or off, a pair alike (both on or both off) or unlike.
+
+    Args:
+        monomial: the bits of a term.
+        value: its coefficient.
+    """
     if len(monomial) == 1:
         return "on" if value < 0 else "off"
     if len(monomial) == 2:
@@ -545,7 +540,13 @@ def meaning(monomial: Sequence[object], value: float) -> str:
 
 
 def plot_polynomial(polynomial: Polynomial, names: Sequence[str], path: Path) -> None:
-    """Bars of the coefficients: what lowers the loss when it is on (or alike) to the left."""
+    """Bars of the coefficients: what lowers the loss when it is on (or alike) to the left.
+
+    Args:
+        polynomial: of the loss.
+        names: what every bit means, by its number.
+        path: of the PNG image.
+    """
     from matplotlib.figure import Figure
 
     terms = strongest_terms(polynomial)[::-1]
@@ -557,6 +558,4 @@ def plot_polynomial(polynomial: Polynomial, names: Sequence[str], path: Path) ->
     axes.set_yticks(range(len(terms)), labels, fontsize=7)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlabel("Fourier coefficient of the loss (blue: lower loss when on, or when both are alike)", fontsize=8)
-    scratch = path.with_name(f".{path.name}")
-    figure.savefig(scratch, format="png", dpi=110)
-    scratch.replace(path)
+    save_figure(figure, path)

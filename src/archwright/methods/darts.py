@@ -27,12 +27,14 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.methods.gradients import EnoughError, GradientOptions, GradientSearch
+from archwright.search.configuration import AbsolutePath
 from archwright.search.method import Options
 from archwright.search.values import Choice
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
+from archwright.supernets.train import new_cell_supernet
 from archwright.training import Position, Step
 from archwright.training.bilevel import (
     Alphas,
@@ -57,7 +59,9 @@ class DifferentiableOptions(GradientOptions):
 
     supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final network")
     supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final network")
-    supernet: str | None = Field(None, description="run folder of a search whose supernet this one starts from")
+    supernet: AbsolutePath | None = Field(
+        None, description="run folder of a search whose supernet this one starts from"
+    )
     selection: Literal["strength", "perturbation", "perturbation-soft"] = Field(
         "strength",
         description="discretise by the largest weights, or by what the network misses most: a settled edge is then "
@@ -69,7 +73,7 @@ class DifferentiableOptions(GradientOptions):
 
 
 class DartsOptions(DifferentiableOptions):
-    """Options of DARTS."""
+    """Options of DARTS: its order, and how the second one is computed."""
 
     order: Literal[1, 2] = Field(1, description="1: first order; 2: second order")
     xi: float | None = Field(None, gt=0, description="step of the look-ahead (order 2); the weights' learning rate")
@@ -89,14 +93,19 @@ class GumbelOptions(DifferentiableOptions):
 
 
 def descend_weights(problem: Problem, w: WeightCopy, position: Position) -> Tensor:
-    """Move w by grad_w L_t; returns the loss."""
+    """Move ``w`` by grad_w L_t on the batch of ``problem`` at ``position``; returns the loss."""
     train = problem.gradients(w.network, w.weights, "train", position, "weights")
     w.variable.descend(train.weights, position)
     return train.loss
 
 
 def first_order_step(problem: Problem, w: WeightCopy) -> Step:
-    """Move alpha by grad_a L_v(w, a), then w by grad_w L_t(w, a)."""
+    """Move alpha by grad_a L_v(w, a), then w by grad_w L_t(w, a).
+
+    Args:
+        problem: both halves of the images, and alpha.
+        w: the weights.
+    """
 
     def step(position: Position) -> dict[str, Tensor]:
         validation = problem.gradients(w.network, w.weights, "validation", position, "architecture")
@@ -107,7 +116,14 @@ def first_order_step(problem: Problem, w: WeightCopy) -> Step:
 
 
 def second_order_step(problem: Problem, w: WeightCopy, xi: float | None, exact: bool = False) -> Step:
-    """Move alpha by the gradient through one look-ahead step of the weights, then w by grad_w L_t(w, a)."""
+    """Move alpha by the gradient through one look-ahead step of the weights, then w by grad_w L_t(w, a).
+
+    Args:
+        problem: both halves of the images, and alpha.
+        w: the weights.
+        xi: step of the look-ahead; None is the weights' learning rate.
+        exact: differentiate twice instead of taking a finite difference.
+    """
 
     def step(position: Position) -> dict[str, Tensor]:
         ahead = w.variable.rate(position) if xi is None else xi
@@ -130,6 +146,13 @@ def look_ahead_gradient(
 
     The difference crosses kinks of ReLUs and max-pools: in float64 on a supernet it can be off by more than the whole
     term; :func:`exact_look_ahead_gradient` is not.
+
+    Args:
+        problem: both halves of the images, and alpha.
+        w: the weights.
+        position: whose batches are used.
+        xi: step of the look-ahead.
+        finite: length of the difference.
     """
     weights = w.weights
     before, validation = _look_ahead(problem, w, position, xi)
@@ -149,7 +172,14 @@ def look_ahead_gradient(
 def exact_look_ahead_gradient(
     problem: Problem, w: WeightCopy, position: Position, xi: float
 ) -> tuple[Tensor, list[Tensor]]:
-    """As :func:`look_ahead_gradient`, with H v = grad_a <grad_w L_t(w, a), v> by differentiating twice."""
+    """As :func:`look_ahead_gradient`, with H v = grad_a <grad_w L_t(w, a), v> by differentiating twice.
+
+    Args:
+        problem: both halves of the images, and alpha.
+        w: the weights.
+        position: whose batches are used.
+        xi: step of the look-ahead.
+    """
     weights = w.weights
     before, validation = _look_ahead(problem, w, position, xi)
     with torch.no_grad():
@@ -168,7 +198,12 @@ def _look_ahead(problem: Problem, w: WeightCopy, position: Position, xi: float) 
 
 
 def mixed_level_step(problem: Problem, w: WeightCopy) -> Step:
-    """MiLeNAS, eq. (3): w by grad_w L_t(w, a), then alpha by grad_a L_t + grad_a L_v at the new w."""
+    """MiLeNAS, eq. (3): w by grad_w L_t(w, a), then alpha by grad_a L_t + grad_a L_v at the new w.
+
+    Args:
+        problem: both halves of the images, and alpha.
+        w: the weights.
+    """
 
     def step(position: Position) -> dict[str, Tensor]:
         descend_weights(problem, w, position)
@@ -181,7 +216,7 @@ def mixed_level_step(problem: Problem, w: WeightCopy) -> Step:
 
 
 def joint_step(problem: Problem, w: WeightCopy) -> Step:
-    """SNAS: w and alpha at once by the mean of both losses."""
+    """SNAS: ``w`` and the alpha of ``problem`` at once by the mean of both losses."""
 
     def step(position: Position) -> dict[str, Tensor]:
         train = problem.gradients(w.network, w.weights, "train", position, "both")
@@ -208,13 +243,19 @@ class Derived(Choice):
 class DifferentiableSearch(GradientSearch):
     """A gradient search on the cell supernet; subclasses give their step and how alpha weighs the operations."""
 
+    resources = ()
     Options: ClassVar[type[Options]] = DifferentiableOptions
     options: DifferentiableOptions
 
     # What a subclass may change.
 
     def relax(self, alphas: Alphas, position: Position) -> tuple[Alphas, Active | None]:
-        """Weights of the operations and, where not all of them run, which do."""
+        """Weights of the operations and, where not all of them run, which do.
+
+        Args:
+            alphas: architecture parameters (rows, choices) by decision.
+            position: of the step, for what is drawn or annealed.
+        """
         return self.strengths(alphas), None
 
     def strengths(self, alphas: Alphas) -> Alphas:
@@ -232,12 +273,6 @@ class DifferentiableSearch(GradientSearch):
         """Also refuses what a supernet's search cannot have."""
         if self.context.configuration.data is None:
             raise InputError(f"images (--data) for the method {self.name!r}", "none")
-        if self.context.configuration.limits:
-            raise InputError(
-                f"no hard limits with the method {self.name!r}",
-                ", ".join(self.context.configuration.limits),
-                "Use the latency_weight of rarts, or a method that keeps limits (binas, evolution).",
-            )
         super().check()
         self.space.check_scale(self.supernet_scale)
         self.halves()
@@ -258,13 +293,11 @@ class DifferentiableSearch(GradientSearch):
 
     def make_network(self) -> CellSupernet:
         """The supernet, from the weights of another run where asked."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.space, self.supernet_scale, partial=self.partial)
+        seed, device = int(self.context.rng("supernet").integers(2**31)), self.context.device.torch
+        network = new_cell_supernet(self.space, self.supernet_scale, seed=seed, device=device, partial=self.partial)
         if self.options.supernet is not None:
             load_supernet(supernet_of(self.options.supernet), network, self.context.task.data.fingerprint)
-        network.to(self.context.device.torch)
-        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        return network
 
     def make_alpha(self) -> ArchitectureParameters:
         """Small random numbers of the shapes of the space's decisions."""
@@ -335,7 +368,7 @@ class DifferentiableSearch(GradientSearch):
         context.run.on_epoch("search")(epoch, found)
         warning = collapse_warning(before, cells, epoch)
         if warning:
-            context.progress.say(warning)
+            context.progress.warn(warning)
             context.run.event("warning", epoch=epoch, text=warning)
         limit, share = self.options.stop_skips, max(state.get("skip_share", 0.0) for state in cells.values())
         if limit is not None and share >= limit:
@@ -343,7 +376,13 @@ class DifferentiableSearch(GradientSearch):
 
 
 def projected(weights: Alphas, on: Masks, decisions: list[str]) -> Alphas:
-    """The weights with every edge that has one operation left on as that operation alone, with weight 1."""
+    """The weights with every edge that has one operation left on as that operation alone, with weight 1.
+
+    Args:
+        weights: of the operations, (edges, operations) by decision.
+        on: which operations are left, as booleans of the same shapes.
+        decisions: names of those that are projected.
+    """
     found = dict(weights)
     for name in decisions:
         mask = torch.from_numpy(on[name]).to(weights[name])
@@ -352,12 +391,19 @@ def projected(weights: Alphas, on: Masks, decisions: list[str]) -> Alphas:
 
 
 def softmax(alphas: Alphas) -> Alphas:
-    """Row by row."""
+    """The softmax of every row of architecture parameters."""
     return {name: value.softmax(dim=-1) for name, value in alphas.items()}
 
 
 def supernet_loss(network: nn.Module, weights: Alphas, batch: Batch, active: Active | None) -> Tensor:
-    """Cross entropy on images (B, C, H, W) and labels (B,)."""
+    """Cross entropy of a supernet.
+
+    Args:
+        network: the supernet.
+        weights: of the operations, (rows, choices) by decision.
+        batch: images (B, C, H, W) and labels (B,).
+        active: which operations run; None for all.
+    """
     images, labels = batch
     logits = network(images.contiguous(memory_format=torch.channels_last), weights, active)
     return F.cross_entropy(logits, labels)
@@ -372,7 +418,7 @@ class Darts(DifferentiableSearch):
 
     @property
     def passes(self) -> int:  # type: ignore[override]
-        """2 or 5."""
+        """2 of the first order, 5 of the second."""
         return 2 if self.options.order == 1 else 5
 
     def check(self) -> None:
@@ -383,20 +429,20 @@ class Darts(DifferentiableSearch):
         super().check()
 
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """By the order."""
+        """The step of the order that is asked for."""
         if self.options.order == 1:
             return first_order_step(problem, copies[0])
         return second_order_step(problem, copies[0], self.options.xi, self.options.product == "exact")
 
 
 class MiLeNas(DifferentiableSearch):
-    """Mixed-level search."""
+    """Mixed-level search: alpha sees both losses."""
 
     name = "milenas"
     passes = 3
 
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """Eq. (3)."""
+        """The step of eq. (3)."""
         return mixed_level_step(problem, copies[0])
 
 
@@ -412,7 +458,13 @@ class GumbelSearch(DifferentiableSearch):
         return o.temperature + (o.temperature_min - o.temperature) * position.progress
 
     def sample(self, alphas: Alphas, position: Position, hard: bool) -> Alphas:
-        """A Gumbel softmax of every row; drawn from torch's generator, which the loop seeds by the position."""
+        """A Gumbel softmax of every row; drawn from torch's generator, which the loop seeds by the position.
+
+        Args:
+            alphas: architecture parameters (rows, choices) by decision.
+            position: of the step; decides the temperature.
+            hard: one-hot rows through which the soft gradient passes.
+        """
         draw = partial(F.gumbel_softmax, tau=self.temperature(position), hard=hard, dim=-1)
         return {name: draw(F.log_softmax(value, dim=-1)) for name, value in alphas.items()}
 
@@ -429,7 +481,7 @@ class Gdas(GumbelSearch):
         return weights, {name: (value.detach() > 0.5).cpu().numpy() for name, value in weights.items()}
 
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """As first-order DARTS."""
+        """The step of first-order DARTS."""
         return first_order_step(problem, copies[0])
 
 

@@ -43,7 +43,7 @@ from archwright.training.bilevel import Alphas, ArchitectureParameters, Batch, P
 
 
 class PcDartsOptions(DifferentiableOptions):
-    """Options of PC-DARTS."""
+    """Options of PC-DARTS: partial channels, edge weights and warm-up."""
 
     partial_channels: int = Field(4, ge=1, description="K: an operation sees 1/K of the channels")
     edge_weights: bool = Field(True, description="weigh the edges into a node by parameters of their own")
@@ -66,7 +66,7 @@ class PcDarts(DifferentiableSearch):
 
     @property
     def partial(self) -> int:
-        """As asked."""
+        """K, as the options say."""
         return self.options.partial_channels
 
     @cached_property
@@ -121,7 +121,7 @@ def _edges(decision: str) -> str:
 
 
 def normalised_edges(values: Tensor, targets: list[int]) -> Tensor:
-    """Softmax of ``values`` (edges,) within the edges that have the same target."""
+    """Softmax of ``values`` (edges,) within the edges that have the same one of ``targets`` (edges,)."""
     same = torch.tensor([[a == b for b in targets] for a in targets], device=values.device)
     lowest = torch.finfo(values.dtype).min
     rows = torch.where(same, values[None, :], lowest).softmax(dim=1)
@@ -132,7 +132,7 @@ def normalised_edges(values: Tensor, targets: list[int]) -> Tensor:
 
 
 class DrNasOptions(DifferentiableOptions):
-    """Options of DrNAS."""
+    """Options of DrNAS: partial channels and the anchor."""
 
     partial_channels: int = Field(1, ge=1, description="K: an operation sees 1/K of the channels")
     anchor: float = Field(1e-3, ge=0, description="weight of the concentrations' squared distance from 1")
@@ -148,7 +148,7 @@ class DrNas(DifferentiableSearch):
 
     @property
     def partial(self) -> int:
-        """As asked."""
+        """K, as the options say."""
         return self.options.partial_channels
 
     def check(self) -> None:
@@ -171,7 +171,7 @@ class DrNas(DifferentiableSearch):
         return super().objective(network, alphas, batch, position) + self.options.anchor * away
 
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """As first-order DARTS."""
+        """The step of first-order DARTS."""
         return first_order_step(problem, copies[0])
 
 
@@ -184,7 +184,7 @@ def concentrations(alphas: Alphas) -> Alphas:
 
 
 class SmoothDartsOptions(DifferentiableOptions):
-    """Options of SmoothDARTS."""
+    """Options of SmoothDARTS: kind and size of the perturbation."""
 
     perturbation: Literal["random", "adversarial"] = Field(
         "random", description="of the operations' weights: uniform (SDARTS-RS), or the worst that is found (SDARTS-ADV)"
@@ -214,12 +214,19 @@ class SmoothDarts(DifferentiableSearch):
         super().check()
 
     def reach(self, position: Position) -> float:
-        """Epsilon at ``position``."""
+        """Epsilon at a position: it grows linearly over the search."""
         o = self.options
         return o.epsilon_start + (o.epsilon - o.epsilon_start) * position.progress
 
     def perturbed_objective(self, network: nn.Module, alphas: Alphas, batch: Batch, position: Position) -> Tensor:
-        """The loss with weights off by at most epsilon, cut to be positive and of sum 1."""
+        """The loss with weights off by at most epsilon, cut to be positive and of sum 1.
+
+        Args:
+            network: the supernet.
+            alphas: architecture parameters (rows, choices) by decision.
+            batch: images (B, C, H, W) and labels (B,).
+            position: of the step; decides epsilon.
+        """
         weights, reach = softmax(alphas), self.reach(position)
         if self.options.perturbation == "random":
             off = {name: torch.empty_like(value).uniform_(-reach, reach) for name, value in weights.items()}
@@ -270,7 +277,7 @@ def _moved(weights: Alphas, off: Alphas) -> Alphas:
 
 
 class OlesOptions(DifferentiableOptions):
-    """Options of OLES."""
+    """Options of OLES: when an operation stops."""
 
     agreement: float = Field(0.3, ge=-1, le=1, description="least mean cosine of the gradients on D_t and D_v")
     window: int = Field(20, ge=1, description="steps that the mean is taken over")
@@ -336,7 +343,12 @@ class StoppedOperations(nn.Module):
 
     @torch.no_grad()
     def compare(self, first: list[Tensor], second: list[Tensor]) -> None:
-        """Add the cosine of both gradients of each operation; after ``window`` steps, stop those that disagree."""
+        """Add the cosine of both gradients of each operation; after ``window`` steps, stop those that disagree.
+
+        Args:
+            first: gradients of the weights on one half.
+            second: those on the other, in the same order.
+        """
         product, lengths = torch.zeros_like(self.total), torch.zeros(2, *self.total.shape).to(self.total)
         for place, rows, numbers in self.parts:
             a, b, own = first[place].reshape(rows, -1), second[place].reshape(rows, -1), numbers.to(self.off.device)
@@ -368,7 +380,12 @@ class StoppedOperations(nn.Module):
 
 @contextmanager
 def unmoved(stopped: StoppedOperations, weights: list[Tensor]) -> Iterator[None]:
-    """Inside, an optimiser may do what it likes (momentum, decay): stopped operations are as before afterwards."""
+    """Inside, an optimiser may do what it likes (momentum, decay): stopped operations are as before afterwards.
+
+    Args:
+        stopped: which operations are.
+        weights: of the supernet, in the order of ``stopped``.
+    """
     kept = [(place, rows, off, weights[place].detach().clone()) for place, rows, off in stopped.rows_off()]
     yield
     with torch.no_grad():

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from archwright.data import Batches
 from archwright.errors import InputError
 from archwright.runs.files import Json
-from archwright.search.evaluator import Evaluator
+from archwright.search.driving import drive_stage
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import StageResult
-from archwright.training import Position, Stateful, Step, drive
+from archwright.training import Position, Stateful, Step
 from archwright.training.bilevel import Alphas, ArchitectureParameters, Batch, Problem, Variable, WeightCopy
 from archwright.training.diagnostics import equilibrium
 from archwright.training.schedule import ScheduleName, make_schedule
@@ -73,19 +74,43 @@ class GradientSearch(SearchMethod):
 
     @abstractmethod
     def objective(self, network: nn.Module, alphas: Alphas, batch: Batch, position: Position) -> Tensor:
-        """Loss of the network with these architecture parameters on a batch; a 0-d tensor."""
+        """Loss of the network on a batch; a 0-d tensor.
+
+        Args:
+            network: the copy that is run.
+            alphas: architecture parameters by name.
+            batch: images (B, C, H, W) and labels (B,).
+            position: of the step.
+        """
 
     @abstractmethod
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """The step that :func:`archwright.training.drive` repeats."""
+        """The step that :func:`archwright.training.drive` repeats.
+
+        Args:
+            problem: the images, the objective and the architecture parameters.
+            copies: networks with their optimisers.
+        """
 
     @abstractmethod
     def ended(self, problem: Problem, copies: list[WeightCopy]) -> StageResult:
-        """What the search ends with; the stage's result."""
+        """What the search ends with; the stage's result.
+
+        Args:
+            problem: with the trained architecture parameters.
+            copies: networks with the trained weights.
+        """
 
     @abstractmethod
     def watch(self, epoch: int, metrics: dict[str, float], problem: Problem, copies: list[WeightCopy]) -> None:
-        """Called after each epoch; may end the search by :class:`EnoughError`, as a function of what it is given."""
+        """Called after each epoch; may end the search by :class:`EnoughError`, as a function of what it is given.
+
+        Args:
+            epoch: its number, from 0.
+            metrics: mean of the steps' metrics.
+            problem: with the architecture parameters of now.
+            copies: networks with the weights of now.
+        """
 
     # What a subclass may change.
 
@@ -105,7 +130,12 @@ class GradientSearch(SearchMethod):
         return {}
 
     def diagnose(self, problem: Problem, copies: list[WeightCopy]) -> dict[str, float]:
-        """Lagrangian, distance and residuals; here of one copy."""
+        """Lagrangian, distance and residuals; here of one copy.
+
+        Args:
+            problem: on fixed batches.
+            copies: networks with the weights of now.
+        """
         return equilibrium(problem, copies[0], copies[0], 1.0, 0.0, [], 0.0)
 
     @property
@@ -131,7 +161,7 @@ class GradientSearch(SearchMethod):
 
     def estimate_seconds(self) -> float:
         """The search and the final training."""
-        return self.search_seconds() + self.final_rounds * Evaluator(self.context, "search").seconds_each()
+        return self.search_seconds() + self.final_rounds * evaluation_seconds(self.context)
 
     def search_stages(self) -> list[Stage]:
         """One: search and discretise."""
@@ -154,7 +184,14 @@ class GradientSearch(SearchMethod):
         return np.sort(order[:count]), np.sort(order[count : 2 * count])
 
     def batches(self, half: Half, size: int, number: int, shuffled: bool) -> Batches:
-        """Batches of a half: those of a search, in random order and augmented as asked, or each image as it is."""
+        """Batches of a half: those of a search, in random order and augmented as asked, or each image as it is.
+
+        Args:
+            half: indices of its images.
+            size: images a batch.
+            number: of the half; seeds the order.
+            shuffled: for a search.
+        """
         context = self.context
         crop_and_flip = context.task.augmentation(cutout=0)
         seed = int(context.rng("order of a half", number).integers(2**31))
@@ -165,7 +202,14 @@ class GradientSearch(SearchMethod):
         )
 
     def copy_of(self, network: nn.Module, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
-        """A network with SGD on its weights."""
+        """A network with SGD on its weights.
+
+        Args:
+            network: used as it is.
+            lr: learning rate at the start.
+            lr_min: and at the end, where it is lower.
+            schedule: of the learning rate.
+        """
         o = self.options
         weights: list[Tensor] = [weight for weight in network.parameters() if weight.requires_grad]
         sgd = torch.optim.SGD(weights, lr=lr, momentum=o.w_momentum, weight_decay=o.w_weight_decay)
@@ -187,20 +231,17 @@ class GradientSearch(SearchMethod):
         for name, one in zip(("w", "y"), copies, strict=False):
             state |= {name: one.network, f"{name}_optimizer": one.variable.optimizer}
         state |= self.further_state(copies)
-        steps = len(problem.train)
         try:
-            with context.progress.task("searching", o.search_epochs * steps) as bar:
-                drive(
-                    self.make_step(problem, copies),
-                    state,
-                    epochs=o.search_epochs,
-                    steps_per_epoch=steps,
-                    seed=context.configuration.seed,
-                    checkpoints=context.run.checkpoints("search"),
-                    stop=context.stop,
-                    on_epoch=lambda epoch, metrics: self.watch(epoch, metrics, problem, copies),
-                    on_step=lambda _: bar.advance(),
-                )
+            drive_stage(
+                context,
+                "search",
+                self.make_step(problem, copies),
+                state,
+                epochs=o.search_epochs,
+                steps_per_epoch=len(problem.train),
+                title="searching",
+                on_epoch=lambda epoch, metrics: self.watch(epoch, metrics, problem, copies),
+            )
         except EnoughError as end:
             context.progress.say(str(end))
         return self.ended(problem, copies)

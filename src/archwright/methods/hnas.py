@@ -38,7 +38,7 @@ Penalty = Literal["square", "absolute"]
 
 
 class HnasOptions(ScoreOptions, ProposalOptions):
-    """Options of HNAS."""
+    """Options of HNAS, beside those of scores and of proposals."""
 
     metric: str = Field("trace", description="training-free metric M, or a combination (az-nas, consensus, paths)")
     evaluations: int = Field(20, ge=1, description="architectures to evaluate for real")
@@ -61,7 +61,12 @@ class Objective:
         return float(10.0**log_mu * unit), nu
 
     def values(self, log_mu: float, quantile: float) -> NDArray[np.float64]:
-        """The score of every architecture, (A,); lower is better."""
+        """The score of every architecture, (A,); lower is better.
+
+        Args:
+            log_mu: log10 of mu, in the units of :meth:`parameters`.
+            quantile: of M, whose square is nu; 0 to 1.
+        """
         mu, nu = self.parameters(log_mu, quantile)
         return self.kappa / self.metric + mu * self._distance(nu)
 
@@ -76,6 +81,11 @@ def make_objective(scores: Scores, metric: str, penalty: Penalty) -> Objective:
     M is a positive scale divided by its median, inverted where a lower score is better; zero (a disconnected network)
     becomes the smallest positive number that keeps M^2 and 1/M finite. A metric that has negative values is no scale
     and enters by its rank, the best highest.
+
+    Args:
+        scores: of the pool, with ``kappa``.
+        metric: name of M.
+        penalty: F of eq. 7.7.
     """
     values, direction = scores[metric], scores.direction(metric)
     if (values < 0).any():
@@ -99,10 +109,16 @@ GRID = (61, 41)
 def propose_parameters(
     past: Sequence[tuple[float, float, float]], number: int, seed: int, probes: int
 ) -> tuple[float, float]:
-    """(log10 mu, quantile of nu) to try as ``number``, from past (log10 mu, quantile, accuracy).
+    """(log10 mu, quantile of nu) to try next; a function of the arguments alone.
 
     The first ``probes`` lie on a grid of quantiles. Afterwards a Gaussian process of the past says where the largest
-    improvement is expected; among equals the seed and the number choose. A proposal is a function of past and number.
+    improvement is expected; among equals the seed and the number choose.
+
+    Args:
+        past: (log10 mu, quantile, accuracy) of what was evaluated.
+        number: of the proposal, from 0.
+        seed: of the search.
+        probes: proposals before the Gaussian process is asked.
     """
     middle = sum(LOG_MU) / 2
     low, high = QUANTILES
@@ -132,7 +148,12 @@ class BoostedPool:
         """The parameters that each architecture was proposed by."""
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """The architecture to evaluate as ``number``; failed evaluations teach nothing."""
+        """The architecture to evaluate next.
+
+        Args:
+            history: evaluations so far; failed ones teach nothing.
+            number: of the evaluation, from 0.
+        """
         past = [(*self.tried[one.architecture], one.accuracy) for one in history if isfinite(one.accuracy)]
         log_mu, quantile = propose_parameters(past, number, self.seed, self.probes)
         order = np.argsort(self.objective.values(log_mu, quantile), kind="stable")
@@ -142,7 +163,7 @@ class BoostedPool:
         return chosen
 
 
-class Scored(StageResult):
+class ScoredPool(StageResult):
     """How many architectures have scores, which, and of what images."""
 
     pool: int
@@ -172,7 +193,7 @@ class Hnas(ProposalSearch):
         check_scoring(self.context, self.options, self.metrics)
 
     def search_stages(self) -> list[Stage]:
-        """Score, then search."""
+        """The stage ``score``, that scores the pool, and the stage ``search``."""
         return [Stage("score", "score the pool", self._score), *super().search_stages()]
 
     @property
@@ -205,19 +226,19 @@ class Hnas(ProposalSearch):
         objective = make_objective(scores, self.metric, options.penalty)
         return BoostedPool(pool, objective, context.configuration.seed, options.probes)
 
-    def _score(self) -> Scored:
+    def _score(self) -> ScoredPool:
         data = self.context.configuration.data
         images = NOISE if data is None else str(data)
         if data is None:
             self.context.progress.say(f"The scores are of {images}: no --data.")
-        return Scored(
+        return ScoredPool(
             pool=len(self.boosted.pool), metric=self.metric, replicates=self.options.replicates, images=images
         )
 
     @property
     def count(self) -> int:
         """No more than there are to choose from."""
-        return min(self.options.evaluations, len(self.boosted.pool)) if "boosted" in vars(self) else super().count
+        return min(self.options.evaluations, len(self.pool))
 
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
         """The best of the pool by the parameters that Bayesian optimisation proposes."""

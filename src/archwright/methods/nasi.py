@@ -29,20 +29,21 @@ from torch import Tensor, nn
 
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
-from archwright.errors import InputError
 from archwright.proxies.initialise import initialise
+from archwright.search.driving import drive_stage
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.supernets.cell import Active, CellSupernet
-from archwright.training import Position, drive
+from archwright.supernets.train import new_cell_supernet
+from archwright.training import Position
 
 Logits = dict[str, Tensor]
 
 
 class NasiOptions(Options):
-    """Options of NASI."""
+    """Options of NASI: samples, penalty, estimator and batch."""
 
     steps: int = Field(60, ge=1, description="K, Gumbel samples; one budget")
     mu: float = Field(1.0, ge=0, description="penalty coefficient: 1 flattens the reward above nu, 2 turns it")
@@ -66,7 +67,13 @@ class NasiOptions(Options):
 
 
 def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
-    """Straight-through Gumbel sample of ``picks`` ones a row: hard forward, the softmax's derivative (eq. 6.16)."""
+    """Straight-through Gumbel sample: hard forward, the softmax's derivative (eq. 6.16).
+
+    Args:
+        logits: (rows, choices).
+        picks: ones a row.
+        temperature: of the softmax.
+    """
     gumbel = -torch.log(-torch.log(torch.rand_like(logits).clamp_(1e-10, 1 - 1e-7)))
     soft = torch.softmax((logits + gumbel) / temperature, dim=-1)
     hard = torch.zeros_like(soft).scatter_(-1, soft.topk(picks, dim=-1).indices, 1.0)
@@ -74,7 +81,13 @@ def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
 
 
 def sample_weights(space: CellSpace[Any], logits: Logits, temperature: float) -> dict[str, Tensor]:
-    """One random sub-network as the supernet's weights, differentiable in ``logits`` (shapes of the choices)."""
+    """One random sub-network as the supernet's weights, differentiable in the logits; ``none`` is never drawn.
+
+    Args:
+        space: of the cells.
+        logits: by decision, in the shapes of the space's choices.
+        temperature: of the Gumbel softmax.
+    """
     drawn = {}
     for name, choice in space.choices.items():
         allowed = logits[name]
@@ -95,7 +108,15 @@ def trace(
     active: Active | None = None,
     create_graph: bool = False,
 ) -> Tensor:
-    """Eq. 6.7: the squared norm of the batch-mean loss' gradient by all convolution and linear weights."""
+    """Eq. 6.7: the squared norm of the batch-mean loss' gradient by all convolution and linear weights.
+
+    Args:
+        supernet: as initialised.
+        weights: of the operations, by decision.
+        batch: images (B, C, H, W) and labels (B,).
+        active: which operations run; None for all.
+        create_graph: so that the trace itself can be differentiated.
+    """
     images, labels = batch
     parameters = [p for p in supernet.parameters() if p.ndim >= 2]
     loss = F.cross_entropy(supernet(images, weights, active), labels)
@@ -120,16 +141,16 @@ class Accumulator:
                 self.total[name] += gradient.cpu() / self.largest
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """What a checkpoint keeps of it."""
         return {"total": self.total, "largest": self.largest, "traces": list(self.traces)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state_dict`."""
+        """Continue from what :meth:`state_dict` gave."""
         self.total, self.largest, self.traces = state["total"], state["largest"], list(state["traces"])
 
 
 class MeanTrace(StageResult):
-    """Of random sub-networks."""
+    """Mean and deviation of the trace over random sub-networks."""
 
     mean: float
     deviation: float
@@ -143,17 +164,16 @@ class AtInitialisation(Choice):
 
 
 class Nasi(SearchMethod):
-    """NAS at initialisation."""
+    """Search at initialisation: one step by gradients of the reward, without training."""
 
     name = "nasi"
+    resources = ()
     Options: ClassVar[type[Options]] = NasiOptions
     options: NasiOptions
 
     def check(self) -> None:
-        """Also refuses a search without images, unless random ones are asked for."""
+        """Also refuses a scale that the space has not."""
         super().check()
-        if self.context.configuration.limits:
-            raise InputError("no limits with the method 'nasi'", str(self.context.configuration.limits))
         self.space.check_scale(self.proxy_scale)
 
     def search_stages(self) -> list[Stage]:
@@ -198,10 +218,10 @@ class Nasi(SearchMethod):
         return images.to(device, memory_format=torch.channels_last), labels.to(device)
 
     def _supernet(self) -> CellSupernet:
-        supernet = CellSupernet(self.space, self.proxy_scale, downsample="pooled")
-        initialise(supernet, torch.Generator().manual_seed(self.context.configuration.seed))
-        supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        return supernet.to(self.context.device.torch).train()
+        seed, device = self.context.configuration.seed, self.context.device.torch
+        supernet = new_cell_supernet(self.space, self.proxy_scale, seed=seed, device=device, downsample="pooled")
+        initialise(supernet, torch.Generator().manual_seed(seed))
+        return supernet.train()
 
     def _fresh_weights(self, supernet: CellSupernet, number: int) -> None:
         if self.options.reinitialise:
@@ -252,19 +272,7 @@ class Nasi(SearchMethod):
                 state.add({name: slope * g for name, g in zip(logits, found, strict=True)})
             return {"trace": seen, "loss": seen}
 
-        seed, store = context.configuration.seed, context.run.checkpoints("search")
-        with context.progress.task("NASI", options.steps) as bar:
-            drive(
-                step,
-                {"delta": state},
-                epochs=1,
-                steps_per_epoch=options.steps,
-                seed=seed,
-                checkpoints=store,
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-                on_epoch=context.run.on_epoch("search"),
-            )
+        drive_stage(context, "search", step, {"delta": state}, epochs=1, steps_per_epoch=options.steps, title="NASI")
         delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
         return AtInitialisation(
             architecture=str(space.derive_choices(delta)),

@@ -24,21 +24,21 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
+from archwright.costs.clock import Clock, middle_round, stopwatch
 from archwright.costs.limits import check_reachable, met
-from archwright.costs.measure import Timing, measure
+from archwright.costs.measure import Stopwatch, Timing
 from archwright.data import Batches
 from archwright.ensembles import Averaged, Mean
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.nesbs_ensembles import DELTAS, EnsembleSearch, Inherited, Scored
-from archwright.runs.run import ItemLog
-from archwright.search.answer import Candidate, Found
-from archwright.search.configuration import AbsolutePath
-from archwright.search.evaluator import Evaluator
+from archwright.methods.nesbs_ensembles import DELTAS, DrawOptions, EnsembleSearch, Inherited
+from archwright.search.answer import Candidate, EnsembleErrors, Found, ScoredEnsemble
+from archwright.search.configuration import OF_TABLES, AbsolutePath
+from archwright.search.driving import drive_stage
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import keep_ensemble, train_answer
 from archwright.search.method import Method, Options, Stage
 from archwright.search.values import StageResult, Trained
@@ -48,7 +48,8 @@ from archwright.spaces.topology import topology_json
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
 from archwright.supernets.posterior import Posterior, Sampler, fit_step
-from archwright.training import Position, Stateful, Step, drive
+from archwright.supernets.train import Draw, SharedTraining, new_cell_supernet
+from archwright.training import Position, Stateful, Step
 from archwright.training.schedule import make_schedule
 
 SHARE = 0.7
@@ -56,28 +57,18 @@ SHARE = 0.7
 POSTERIOR_EPOCHS, POSTERIOR_STEPS = 20, 500
 """The thesis' 20 epochs are some 2,300 steps on CIFAR-10; few images need more epochs for alpha to move at all."""
 SCORED_BATCH = 256
-TIMING = Timing(warm_up=2, repeats=10)
+TIMED_CALLS = 20
+"""Calls behind a latency."""
+REFERENCE = "reference"
+"""Where the log of latencies has that of the lightest member."""
+Members = tuple[Architecture, ...]
 SAMPLED = 500
 """Random architectures among which the lightest is taken to judge a latency limit."""
 
-SamplerName = Literal["svgd-rd", "mc", "uniform", "nes-rs", "deep"]
 
-
-class NesbsOptions(Options):
+class NesbsOptions(DrawOptions):
     """Options of NESBS; the defaults are the thesis' unless docs/nesbs.md says why not."""
 
-    size: int = Field(3, ge=2, description="n, members of the ensemble")
-    sampler: SamplerName = Field(
-        "svgd-rd", description="how ensembles are drawn: svgd-rd, mc, uniform, nes-rs or deep (one, n times)"
-    )
-    candidates: int = Field(5, ge=1, description="T, ensembles that are scored (svgd-rd: for each delta)")
-    delta: float | None = Field(None, description="diversity of svgd-rd; by default it is searched for")
-    delta_search: Literal["grid", "optuna"] = Field(
-        "grid", description="how: T ensembles at each of -0.75, -0.5, 0, 0.5, 1, or as many by Optuna in between"
-    )
-    svgd_steps: int = Field(1000, ge=1, description="L, iterations of svgd-rd")
-    temperature: float = Field(1.0, gt=0, description="tau of the posterior's softmax when ensembles are drawn")
-    pool: int = Field(12, ge=2, description="random architectures that nes-rs and deep choose from")
     mean: Mean = Field("probabilities", description="what is averaged: probabilities or logits")
     posterior: Literal["post-training", "best-response"] = Field(
         "post-training", description="fitted after the supernet's training, or with it (without KL)"
@@ -116,8 +107,8 @@ class PosteriorResult(StageResult):
 class Drawn(StageResult):
     """The chosen ensemble, all that were scored, how many networks that took and how many draws were left out."""
 
-    chosen: Scored
-    scored: list[Scored]
+    chosen: ScoredEnsemble
+    scored: list[ScoredEnsemble]
     evaluations: int
     left_out: int
     accuracy_on: str
@@ -131,17 +122,14 @@ class Nesbs(Method):
 
     name = "nesbs"
     Options: ClassVar[type[Options]] = NesbsOptions
+    uses = Method.uses - OF_TABLES  # no table knows ensembles
+    resources = ("params", "macs", "latency_ms")
     measures_latency = True
     options: NesbsOptions
 
     def check(self) -> None:
         """Also refuses what an ensemble cannot have."""
-        configuration, o = self.context.configuration, self.options
-        if configuration.data is None or configuration.benchmark is not None:
-            raise InputError("images (--data) and no benchmark for the method 'nesbs'", "no table knows ensembles")
-        other = sorted(set(configuration.limits) - {"params", "macs", "latency_ms"})
-        if other:
-            raise InputError("limits on params, macs or latency_ms with the method 'nesbs'", ", ".join(other))
+        o = self.options
         if o.delta is not None and o.delta_search == "optuna":
             raise InputError("--delta or --delta-search optuna", "both", "Leave one out.")
         super().check()
@@ -169,19 +157,18 @@ class Nesbs(Method):
                     f"{error} (One of {self.options.size} members; limits are on their sum.)"
                 ) from error
         if latency is not None:
-            drawn = [one for one in (self.space.sample(rng) for _ in range(SAMPLED)) if self.space.is_connected(one)]
-            least = self._timed([min(drawn, key=lambda one: task.costs(one, ("macs",))["macs"])])
+            least = middle_round(self._watch((self._lightest,))).median_ms
             if least > latency:
                 raise InfeasibleError(
                     f"no ensemble of {self.options.size} meets latency_ms <= {latency * self.options.size:.6g}: the "
-                    f"lightest of {len(drawn)} random members alone takes {least:.3g} ms here. Raise the limit, or "
+                    f"lightest of {SAMPLED} random members alone takes {least:.3g} ms here. Raise the limit, or "
                     "lower --size, --channels or --cells."
                 )
 
     def estimate_seconds(self) -> float:
         """Supernet, posterior (which runs all operations) and members, from a few timed steps of one network."""
         task, o = self.context.task, self.options
-        epoch = Evaluator(self.context, "member-0").seconds_each() / task.recipe.epochs
+        epoch = evaluation_seconds(self.context) / task.recipe.epochs
         trained = 0.0 if o.supernet is not None else SHARE * o.supernet_epochs
         fitted = (1 - SHARE) * self._posterior_epochs() * len(self.space.operations) if self.needs_posterior else 0.0
         return epoch * (trained + fitted + o.size * task.final_recipe.epochs)
@@ -239,11 +226,9 @@ class Nesbs(Method):
 
     def fresh_supernet(self) -> CellSupernet:
         """With the initial weights of the seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(self.context.rng("supernet").integers(2**31)))
-            network = CellSupernet(self.space, self.supernet_scale, partial=self.options.partial_channels)
-        network.to(self.context.device.torch)
-        return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+        seed, partial = int(self.context.rng("supernet").integers(2**31)), self.options.partial_channels
+        device = self.context.device.torch
+        return new_cell_supernet(self.space, self.supernet_scale, seed=seed, device=device, partial=partial)
 
     def trained_supernet(self) -> CellSupernet:
         """As the first stage left it."""
@@ -251,7 +236,12 @@ class Nesbs(Method):
         return load_supernet(path, self.fresh_supernet(), fingerprint).requires_grad_(False)
 
     def inherited(self, split: Literal["validation", "test"] = "validation", **how: Any) -> Inherited:
-        """Predictions with the trained supernet's weights; batches are shuffled, as batch norm sees whole batches."""
+        """Predictions with the trained supernet's weights; batches are shuffled, as batch norm sees whole batches.
+
+        Args:
+            split: whose images are predicted.
+            how: further fields of :class:`Inherited`: ``seen``, ``store``.
+        """
         data, device = self.context.task.data, self.context.device.torch
         batches = Batches(data, split, SCORED_BATCH, drop_last=False, device=device)
         return Inherited(self.trained_supernet(), batches, **how)
@@ -270,72 +260,62 @@ class Nesbs(Method):
 
     def _train_supernet(self) -> SupernetResult:
         context, o = self.context, self.options
-        network, batches = self.fresh_supernet(), self._batches(0, augmented=True)
-        posterior = None
+        network, posterior = self.fresh_supernet(), None
         if o.supernet is not None:
             load_supernet(supernet_of(o.supernet), network, context.task.data.fingerprint)
+        elif o.posterior == "best-response":
+            posterior = self._train_with_posterior(network)
         else:
-            sgd = torch.optim.SGD(network.parameters(), o.supernet_lr, 0.9, weight_decay=o.supernet_weight_decay)
-            state: dict[str, Stateful] = {"supernet": network, "optimizer": sgd}
-            step = self._path_step(network, sgd, batches)
-            if o.posterior == "best-response":
-                posterior = Posterior(self.space).to(context.device.torch)
-                adam = self._adam(posterior)
-                state |= {"posterior": posterior, "posterior_optimizer": adam}
-                step = self._best_response_step(network, sgd, batches, posterior, adam)
-            self._drive("supernet", step, state, o.supernet_epochs, len(batches))
+            training = self._shared_training(network, self._uniform_paths(network))
+            self._drive_supernet(training.step, training.state, len(training.batches))
         save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
-        return SupernetResult(images=len(batches.indices), logits=posterior.logits() if posterior else None)
+        return SupernetResult(images=len(self.parts()[0]), logits=posterior.logits() if posterior else None)
 
-    def _drive(self, stage: str, step: Step, state: dict[str, Stateful], epochs: int, steps: int) -> None:
-        context = self.context
-        with context.progress.task(stage, epochs * steps) as bar:
-            drive(
-                step,
-                state,
-                epochs=epochs,
-                steps_per_epoch=steps,
-                seed=context.configuration.seed,
-                checkpoints=context.run.checkpoints(stage),
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-                on_epoch=context.run.on_epoch(stage),
-            )
+    def _shared_training(self, network: CellSupernet, draw: Draw) -> SharedTraining:
+        """Of the paths that ``draw`` gives, on the supernet's images."""
+        o = self.options
+        sgd = torch.optim.SGD(network.parameters(), o.supernet_lr, 0.9, weight_decay=o.supernet_weight_decay)
+        return SharedTraining(
+            network, self._batches(0, augmented=True), draw, sgd, make_schedule("cosine", o.supernet_lr)
+        )
 
-    def _path_step(self, network: CellSupernet, sgd: torch.optim.SGD, batches: Batches) -> Step:
-        """One uniformly drawn architecture; weights outside it stay as they are."""
-        uniform, rate = Sampler(self.space), make_schedule("cosine", self.options.supernet_lr)
+    def _drive_supernet(self, step: Step, state: dict[str, Stateful], steps: int) -> None:
+        epochs = self.options.supernet_epochs
+        drive_stage(self.context, "supernet", step, state, epochs=epochs, steps_per_epoch=steps)
 
-        def step(position: Position) -> dict[str, Tensor]:
+    def _uniform_paths(self, network: CellSupernet) -> Draw:
+        """One uniformly drawn architecture a step."""
+        uniform = Sampler(self.space)
+
+        def path(position: Position, _images: int) -> dict[str, Tensor]:
             drawn = uniform.monte_carlo(self.context.rng("path", position.index))
-            weights = network.one_hot(drawn, batches.device)
-            return {"loss": descend(network, weights, sgd, batches.get(position.epoch, position.step), rate(position))}
+            return network.one_hot(drawn, self.context.device.torch)
 
-        return step
+        return path
 
-    def _best_response_step(
-        self,
-        network: CellSupernet,
-        sgd: torch.optim.SGD,
-        batches: Batches,
-        posterior: Posterior,
-        adam: torch.optim.Adam,
-    ) -> Step:
+    def _train_with_posterior(self, network: CellSupernet) -> Posterior:
         """The path comes from the posterior, which follows the weights, without KL (Xie et al., 2019)."""
-        rate, fitted = make_schedule("cosine", self.options.supernet_lr), self._batches(1, augmented=False)
+        temperature = self.options.gumbel_temperature
+        posterior = Posterior(self.space).to(self.context.device.torch)
+        adam, fitted = self._adam(posterior), self._batches(1, augmented=False)
 
-        def step(position: Position) -> dict[str, Tensor]:
+        def path(_position: Position, _images: int) -> dict[str, Tensor]:
             with torch.no_grad():
-                weights, _ = posterior.draw(self.options.gumbel_temperature)
-            batch = batches.get(position.epoch, position.step)
-            loss = descend(network, weights, sgd, batch, rate(position))
-            network.requires_grad_(False)
-            other = fitted.get(*divmod(position.index, len(fitted)))
-            found = fit_step(posterior, adam, network, other, self.options.gumbel_temperature, 0.0)
-            network.requires_grad_(True)
-            return {"loss": loss, "posterior_loss": found["loss"]}
+                return posterior.draw(temperature)[0]
 
-        return step
+        training = self._shared_training(network, path)
+
+        def step(position: Position) -> dict[str, float | Tensor]:
+            metrics = training.step(position)
+            network.requires_grad_(False)
+            batch = fitted.get(*divmod(position.index, len(fitted)))
+            found = fit_step(posterior, adam, network, batch, temperature, 0.0)
+            network.requires_grad_(True)
+            return {**metrics, "posterior_loss": found["loss"]}
+
+        state = {**training.state, "posterior": posterior, "posterior_optimizer": adam}
+        self._drive_supernet(step, state, len(training.batches))
+        return posterior
 
     def _adam(self, posterior: Posterior) -> torch.optim.Adam:
         o = self.options
@@ -356,7 +336,8 @@ class Nesbs(Method):
             return fit_step(posterior, adam, network, batch, o.gumbel_temperature, kl_weight)
 
         state: dict[str, Stateful] = {"posterior": posterior, "optimizer": adam}
-        self._drive("posterior", step, state, self._posterior_epochs(), len(batches))
+        epochs = self._posterior_epochs()
+        drive_stage(self.context, "posterior", step, state, epochs=epochs, steps_per_epoch=len(batches))
         return PosteriorResult(logits=posterior.logits(), divergence=float(posterior.divergence().detach()))
 
     # --- ensembles ---
@@ -366,7 +347,7 @@ class Nesbs(Method):
         context, o = self.context, self.options
         with context.progress.task("networks with inherited weights", self._most_networks) as bar:
             inherited = self.inherited(seen=bar.advance, store=context.run.checkpoints("ensembles"))
-            search = EnsembleSearch(self, inherited)
+            search = EnsembleSearch(context, o, self.sampler(), inherited, self.fits)
             found = search.from_pool() if o.sampler in ("nes-rs", "deep") else search.from_sampler()
         return Drawn(
             chosen=self._chosen(found),
@@ -389,9 +370,9 @@ class Nesbs(Method):
         costs = [task.costs(one, limits) for one in members] if limits else []
         if limits and not met(limits, {name: sum(cost[name] for cost in costs) for name in limits}):
             return False
-        return latency is None or sum(self.latency([one]) for one in members) <= latency
+        return latency is None or sum(self.clock.timed((one,)).median_ms for one in members) <= latency
 
-    def _chosen(self, scored: Sequence[Scored]) -> Scored:
+    def _chosen(self, scored: Sequence[ScoredEnsemble]) -> ScoredEnsemble:
         """The one of least loss; under a latency limit, of those that keep it as one network."""
         limit = self.context.configuration.single_limits.get("latency_ms")
         by_loss = sorted(scored, key=attrgetter("loss"))
@@ -399,31 +380,49 @@ class Nesbs(Method):
             return by_loss[0]
         times = []
         for one in by_loss:
-            times.append(self.latency([self.space.parse(text) for text in one.architectures]))
-            if times[-1] <= limit:
-                return one.model_copy(update={"latency_ms": times[-1]})
+            timed = self.clock.timed(tuple(self.space.parse(text) for text in one.architectures), limit)
+            if timed.within(limit):
+                return one.model_copy(update={"latency_ms": timed.median_ms})
+            times.append(timed.median_ms)
         raise InfeasibleError(
             f"none of {len(scored)} scored ensembles meets latency_ms <= {limit:g} as one network; the quickest takes "
             f"{min(times):.3g} ms, more than its members one by one. Raise the limit."
         )
 
-    def latency(self, members: Sequence[Architecture]) -> float:
-        """Milliseconds of the members as one network, timed here once and kept in the run."""
-        key = " ".join(str(self.space.canonical(one)) for one in members)
-        if key not in self._latencies.done:
-            self._latencies.record(key, self._timed(members))
-        return float(self._latencies.done[key])
+    # --- latency ---
+
+    @property
+    def timing(self) -> Timing:
+        """How ensembles are timed."""
+        return Timing(threads=self.context.device.threads, repeats=TIMED_CALLS, processor=self.context.device.name)
 
     @cached_property
-    def _latencies(self) -> ItemLog:
-        return self.context.run.items("latency")
+    def _lightest(self) -> Architecture:
+        """Of some random architectures."""
+        rng, task = self.context.rng("lightest"), self.context.task
+        drawn = [one for one in (self.space.sample(rng) for _ in range(SAMPLED)) if self.space.is_connected(one)]
+        lightest: Architecture = min(drawn, key=lambda one: task.costs(one, ("macs",))["macs"])
+        return lightest
 
-    def _timed(self, members: Sequence[Architecture]) -> float:
-        """The same of untrained weights, whose values do not change the time."""
+    def _watch(self, members: Members) -> Stopwatch:
+        """Of the members as one network, with untrained weights, whose values do not change the time."""
         scale = self.context.task.scale
         networks: list[nn.Module] = [self.space.build(one, scale) for one in members]
         network = networks[0] if len(networks) == 1 else Averaged(networks, self.options.mean)
-        return measure(network, (scale.image_channels, scale.image_size, scale.image_size), TIMING).median_ms
+        return stopwatch(network, scale, self.timing)
+
+    @cached_property
+    def clock(self) -> Clock[Members]:
+        """Times members and ensembles; the lightest of some random members is what they are compared by."""
+        context, reference = self.context, (self._lightest,)
+        log = context.run.items("latency")
+        if REFERENCE not in log.done:
+            log.record(REFERENCE, middle_round(self._watch(reference)).median_ms)
+        reference_ms = float(log.done[REFERENCE])
+        return Clock(self._watch, reference, reference_ms, context.progress, context.stop, log, self._key)
+
+    def _key(self, members: Members) -> str:
+        return " ".join(str(self.space.canonical(one)) for one in members)
 
     # --- the members ---
 
@@ -457,16 +456,27 @@ class Nesbs(Method):
             macs=report.macs,
             latency_ms=chosen.latency_ms,
             limits=self.context.configuration.single_limits or None,
-            details=report.to_dict(),
             **trained.model_dump(),
         )
-        estimated = {"estimated": chosen.model_dump(), "scored": [one.model_dump() for one in drawn.scored]}
-        details = {"sampler": o.sampler, "left_out": drawn.left_out, "insights": [worth(best, members)], **estimated}
-        return Found(best=best, members=members, evaluations=drawn.evaluations, details=details)
+        return Found(
+            best=best,
+            members=members,
+            ensemble=EnsembleErrors(**report.to_dict()),
+            evaluations=drawn.evaluations,
+            insights=[worth(best, members)],
+            scored_ensembles=drawn.scored,
+            chosen_ensemble=chosen,
+            details={"sampler": o.sampler, "left_out": drawn.left_out},
+        )
 
 
 def worth(ensemble: Candidate, members: Sequence[Candidate]) -> str:
-    """What the ensemble gains on the validation images over its best member, and what that costs, in a sentence."""
+    """What the ensemble gains on the validation images over its best member, and what that costs, in a sentence.
+
+    Args:
+        ensemble: with its validation accuracy and multiply-accumulates.
+        members: of it, with theirs, in its order.
+    """
     assert ensemble.validation_accuracy is not None
     number, alone = max(enumerate(members, 1), key=lambda pair: pair[1].validation_accuracy or 0.0)
     gain = ensemble.validation_accuracy - (alone.validation_accuracy or 0.0)
@@ -481,20 +491,3 @@ def worth(ensemble: Candidate, members: Sequence[Candidate]) -> str:
         f"1/{cost:.1f} of its multiply-accumulates: take that one ({alone.model}), more members (--size) or a longer "
         "training."
     )
-
-
-def descend(
-    network: CellSupernet,
-    weights: dict[str, Tensor],
-    sgd: torch.optim.SGD,
-    batch: tuple[Tensor, Tensor],
-    lr: float,
-) -> Tensor:
-    """One step of the weights that ``weights`` select; returns the loss."""
-    images, labels = batch
-    sgd.param_groups[0]["lr"] = lr
-    sgd.zero_grad(set_to_none=True)  # so that weights outside the path keep value and momentum
-    loss = F.cross_entropy(network(images.contiguous(memory_format=torch.channels_last), weights), labels)
-    loss.backward()  # type: ignore[no-untyped-call]
-    sgd.step()
-    return loss.detach()

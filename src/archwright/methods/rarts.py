@@ -27,6 +27,7 @@ from archwright.costs.measure import Timing
 from archwright.costs.operations import operation_latencies
 from archwright.errors import InputError
 from archwright.methods.darts import DifferentiableOptions, DifferentiableSearch
+from archwright.paths import read_plain
 from archwright.search.configuration import AbsolutePath
 from archwright.search.method import Options, Stage
 from archwright.search.values import StageResult
@@ -85,7 +86,16 @@ def pulled(gradients: list[Tensor], scale: float, own: WeightCopy, other: Weight
 def rarts_step(
     problem: Problem, w: WeightCopy, y: WeightCopy, lam: float, beta: float, penalty: LatencyPenalty | None = None
 ) -> Step:
-    """Eq. (8) as written, 4 passes."""
+    """Eq. (8) as written, 4 passes: w, then y, then alpha at the new weights.
+
+    Args:
+        problem: both halves of the images, and alpha.
+        w: the copy that sees the training loss.
+        y: the copy that sees the validation loss.
+        lam: weight of the training loss.
+        beta: of the pull between the copies.
+        penalty: expected latency that is added to alpha's loss.
+    """
 
     def step(position: Position) -> dict[str, Tensor]:
         train = problem.gradients(w.network, w.weights, "train", position, "weights")
@@ -103,7 +113,16 @@ def rarts_step(
 def fused_rarts_step(
     problem: Problem, w: WeightCopy, y: WeightCopy, lam: float, beta: float, penalty: LatencyPenalty | None = None
 ) -> Step:
-    """The architecture's gradients come from the two passes of the weight steps."""
+    """As :func:`rarts_step` in 2 passes: the architecture's gradients come from those of the weight steps.
+
+    Args:
+        problem: both halves of the images, and alpha.
+        w: the copy that sees the training loss.
+        y: the copy that sees the validation loss.
+        lam: weight of the training loss.
+        beta: of the pull between the copies.
+        penalty: expected latency that is added to alpha's loss.
+    """
 
     def step(position: Position) -> dict[str, Tensor]:
         train = problem.gradients(w.network, w.weights, "train", position, "both")
@@ -138,7 +157,7 @@ class Latencies(StageResult):
 
 
 class Rarts(DifferentiableSearch):
-    """Relaxed architecture search."""
+    """Relaxed architecture search with two copies of the weights."""
 
     name = "rarts"
     Options: ClassVar[type[Options]] = RartsOptions
@@ -146,7 +165,7 @@ class Rarts(DifferentiableSearch):
 
     @property
     def passes(self) -> int:  # type: ignore[override]
-        """4, fused 2."""
+        """4, or 2 where they are fused."""
         return 2 if self.options.fused else 4
 
     def check(self) -> None:
@@ -221,7 +240,7 @@ def read_latencies(path: Path) -> dict[str, float]:
     """The table in a JSON file: operation to milliseconds, each zero or more."""
     expected = 'a JSON file like {"nor_conv_3x3": 0.21, ...} with milliseconds'
     try:
-        table = parse_json(path.read_bytes())
+        table = parse_json(read_plain(path))
     except (OSError, ValueError) as error:
         raise InputError(expected, f"{path} ({error})") from error
     if not isinstance(table, dict):

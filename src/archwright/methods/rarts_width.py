@@ -20,28 +20,29 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from pydantic import Field
-from safetensors.torch import save as safetensors_bytes
 from torch import Tensor, nn
 
+from archwright.costs.measure import Timing
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.methods.darts import descend_weights, first_order_step, second_order_step
 from archwright.methods.gradients import GradientSearch
 from archwright.methods.rarts import fused_rarts_step, rarts_step
-from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult
-from archwright.references import refer
-from archwright.runs.files import Json, load_weights, read_metadata, write_atomic
+from archwright.methods.width_removal import Removal, RemovalOptions, Removed, Scored, TimeResult, timing_on
+from archwright.references import SpaceRef
+from archwright.runs.files import Json, load_weights, read_metadata, save_weights, write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
-from archwright.search.configuration import AbsolutePath
+from archwright.search.configuration import OF_TABLES, AbsolutePath
 from archwright.search.evaluator import Evaluator
 from archwright.search.final import keep_answer
 from archwright.search.jobs import train_network, training_job
 from archwright.search.method import Options, Stage
+from archwright.search.task import Task
 from archwright.search.values import Trained
 from archwright.spaces.base import Network
 from archwright.spaces.channel_groups import takes_channels_last
-from archwright.spaces.width import PREFIX, Width, WidthSpace
+from archwright.spaces.width import Width, WidthSpace
 from archwright.supernets.scored import Scores, broken_group
 from archwright.training import Position, Recipe, Step
 from archwright.training.bilevel import (
@@ -112,7 +113,12 @@ class Shrinking(Variable):
 
 
 def joint_step(problem: Problem, w: WeightCopy) -> Step:
-    """Network Slimming: weights and scores at once, by the loss on all images."""
+    """Network Slimming: weights and scores at once, by the loss on all images.
+
+    Args:
+        problem: all images as training half, and the scores.
+        w: the weights.
+    """
 
     def step(position: Position) -> dict[str, Tensor]:
         found = problem.gradients(w.network, w.weights, "train", position, "both")
@@ -124,7 +130,7 @@ def joint_step(problem: Problem, w: WeightCopy) -> Step:
 
 
 def weights_step(problem: Problem, w: WeightCopy) -> Step:
-    """The weights alone, on all images: scores stay 1."""
+    """The weights ``w`` alone, on all images of ``problem``: scores stay 1."""
 
     def step(position: Position) -> dict[str, Tensor]:
         loss = descend_weights(problem, w, position)
@@ -134,28 +140,31 @@ def weights_step(problem: Problem, w: WeightCopy) -> Step:
 
 
 class RartsWidth(GradientSearch):
-    """The method."""
+    """Scores of channels, trained beside the weights; removal; fine-tuning."""
 
     name = "rarts-width"
-    default_space = f"{PREFIX}resnet20"
+    default_space = str(SpaceRef("width", "resnet20"))
+    uses = GradientSearch.uses - OF_TABLES - {"space", "cells"}  # the space is that of --network
     resources = ("params", "macs", "latency_ms", "channels")
     Options: ClassVar[type[Options]] = WidthOptions
     options: WidthOptions
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The space of the network; a function is named so that a run finds it again."""
-        network = values["options"].get("network", WidthOptions.model_fields["network"].default)
-        if callable(network):
-            network = refer(network)
-            values = {**values, "options": {**values["options"], "network": network}}
-        return {"space": f"{PREFIX}{network}", **values}
+    def completed(cls, task: Task) -> dict[str, Any]:
+        """The space of the network."""
+        network = task.configuration.options.get("network", WidthOptions.model_fields["network"].default)
+        return {"space": str(SpaceRef("width", network))}
+
+    @property
+    def timing(self) -> Timing | None:
+        """Where it times networks, as these are before and after."""
+        return timing_on(self.context.device) if self.options.timing else None
 
     # --- what is searched ---
 
     @property
     def passes(self) -> int:  # type: ignore[override]
-        """By the optimiser."""
+        """Passes a step of the optimiser that is asked for."""
         return 2 if self.options.optimiser == "rarts" and self.options.fused else PASSES[self.options.optimiser]
 
     @cached_property
@@ -187,11 +196,7 @@ class RartsWidth(GradientSearch):
         """Everything that can be known before the first step."""
         context, task = self.context, self.context.task
         c, o = context.configuration, self.options
-        if c.data is None or c.benchmark is not None:
-            raise InputError(f"images (--data) for the method {self.name!r}", c.benchmark or "none")
         self.check_own()
-        if c.space != PREFIX + o.network:
-            raise InputError(f"the network by --network, and no other space than {PREFIX}{o.network}", repr(c.space))
         if o.ratio is None and o.l1 is None and not c.limits:
             raise InputError("how much to remove: --ratio, --l1 or a limit", "none of them")
         if o.l1 is not None and o.optimiser == "random":
@@ -255,7 +260,7 @@ class RartsWidth(GradientSearch):
         return search + rounds * Evaluator(self.context, "search").seconds_each()
 
     def stages(self) -> list[Stage]:
-        """In order."""
+        """Time, search, remove, fine-tune and answer, as the options ask."""
         o = self.options
         timing = [Stage("time", "time the network", self.removal.time)]
         before = [Stage("before", "fine-tune the whole network", self._before)]
@@ -322,7 +327,7 @@ class RartsWidth(GradientSearch):
         return [self.copy_of(one, o.w_lr, o.w_lr_min, o.w_schedule) for one in networks]
 
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
-        """By the optimiser."""
+        """The step of the optimiser that is asked for."""
         o = self.options
         if o.optimiser == "rarts":
             make = fused_rarts_step if o.fused else rarts_step
@@ -347,7 +352,7 @@ class RartsWidth(GradientSearch):
         scores = problem.alpha.get(detached=True)["scores"].cpu()
         facts = {"network": self.options.network, "fingerprint": str(self.context.task.data.fingerprint)}
         state = {name: one.detach().cpu().contiguous() for name, one in middle(copies).state_dict().items()}
-        write_atomic(self.context.run.artifact(SCORED), safetensors_bytes(state, metadata=facts))
+        save_weights(self.context.run.artifact(SCORED), state, facts)
         importance = self.removal.relative(scores.abs().numpy()).tolist()
         if self.options.optimiser == "random":
             importance = self.context.rng("random channels").random(self.scores.total).tolist()
@@ -430,9 +435,8 @@ class RartsWidth(GradientSearch):
             "removed_share": share,
             "before": {name: value for name, value in before.items() if value is not None},
             "after": {name: value for name, value in after.items() if value is not None},
-            "insights": insights,
         }
-        return Found(best=best, beside=beside, evaluations=0, details=details)
+        return Found(best=best, beside=beside, evaluations=0, insights=insights, details=details)
 
 
 def _sentence(name: str, before: float, after: float) -> str:

@@ -1,7 +1,6 @@
 """Which channels go: by rising score, until the share, the zeros and the limits that were asked for are met.
 
-Counts are by formula; a latency is timed here, in several rounds, and divided by the slowdown of the machine since the
-whole network was timed first, as BINAS does.
+Counts are by formula; latencies are timed by :mod:`archwright.costs.clock`, beside the whole network.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import nn
 
+from archwright.costs.clock import MARGIN, Clock, Timed, middle_round, stopwatch
 from archwright.costs.limits import Reachable, check_numbers, met
-from archwright.costs.measure import Latency, Timing, measure
+from archwright.costs.measure import Stopwatch, Timing
+from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.binas.latency import MARGIN, ROUNDS, Timed
 from archwright.methods.gradients import GradientOptions
 from archwright.search.answer import Spread
 from archwright.search.configuration import Own
@@ -82,24 +81,26 @@ def removal_order(importance: NDArray[Any], group_of: NDArray[Any], least: NDArr
     return order
 
 
-def least_count(least: int, most: int, good: Callable[[int], bool], keeps_going: bool = False) -> int:
+def least_count(least: int, most: int, good: Callable[[int], bool]) -> int:
     """The least number from ``least`` to ``most`` that is ``good``, which larger ones stay; ``most`` if none is.
 
     Args:
         least: the first that counts.
         most: the last.
         good: whether a number will do.
-        keeps_going: whether ``good`` is noisy, so that the number found is asked again and raised until it is good.
     """
+    if good(least):
+        return least
     low, high = least, most
-    if good(low):
-        return low
     while high - low > 1:
-        middle_count = (low + high) // 2
-        low, high = (low, middle_count) if good(middle_count) else (middle_count, high)
-    while keeps_going and high < most and not good(high):
-        high += 1
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle, high)
     return high
+
+
+def timing_on(device: Device) -> Timing:
+    """How latencies of whole and thinned networks are measured: on the device that trains them."""
+    return Timing(threads=device.threads, processor=device.name)
 
 
 @dataclass
@@ -115,12 +116,6 @@ class Removal:
     def limits(self) -> dict[str, float]:
         """Upper limits on the thinned network."""
         return self.context.configuration.single_limits if self.context.configuration.limits else {}
-
-    @property
-    def timing(self) -> Timing:
-        """How latencies are measured."""
-        device = self.context.device
-        return Timing(threads=device.threads, processor=device.name)
 
     @cached_property
     def least(self) -> NDArray[np.int64]:
@@ -187,9 +182,7 @@ class Removal:
         count = least_count(count, len(order), lambda n: met(counted, self.costs(self.without(order[:n]))))
         timed = None
         if "latency_ms" in limits:
-            count = least_count(
-                count, len(order), lambda n: self.timed(order[:n]).within(limits["latency_ms"]), keeps_going=True
-            )
+            count = least_count(count, len(order), lambda n: self.timed(order[:n]).within(limits["latency_ms"]))
         if self.options.timing:
             timed = self.timed(order[:count])
         width = self.without(order[:count])
@@ -246,17 +239,14 @@ class Removal:
 
     # --- latency ---
 
-    def _latency(self, network: nn.Module) -> Latency:
-        """Of several rounds the middle one."""
-        scale = self.space.scale
-        shape = (scale.image_channels, scale.image_size, scale.image_size)
-        rounds = [measure(network, shape, self.timing) for _ in range(ROUNDS)]
-        return sorted(rounds, key=lambda one: one.median_ms)[ROUNDS // 2]
+    def _watch(self, width: Width) -> Stopwatch:
+        whole = width == self.space.full
+        network = self.space.whole() if whole else self.space.build(width, self.space.scale)
+        return stopwatch(network, self.space.scale, timing_on(self.context.device))
 
     def time(self) -> TimeResult:
         """The whole network and the thinnest; a limit below the latter is refused."""
-        whole = self._latency(self.space.whole())
-        thinnest = self._latency(self.space.build(self.thinnest(), self.space.scale))
+        whole, thinnest = (middle_round(self._watch(width)) for width in (self.space.full, self.thinnest()))
         limit = self.limits.get("latency_ms", np.inf)
         if thinnest.median_ms > MARGIN * limit:
             raise InfeasibleError(
@@ -265,15 +255,16 @@ class Removal:
             )
         return TimeResult(whole=Spread(**asdict(whole)), thinnest=Spread(**asdict(thinnest)))
 
+    @cached_property
+    def clock(self) -> Clock[Width]:
+        """Times thinned networks; the whole one is what they are compared by."""
+        context = self.context
+        whole_ms = TimeResult.model_validate(context.run.stage_result("time")).whole.median_ms
+        log = context.run.items("timed")
+        return Clock(
+            self._watch, self.space.full, whole_ms, context.progress, context.stop, log, lambda one: str(one.count)
+        )
+
     def timed(self, removed: list[int]) -> Timed:
-        """Latency of the thinned network, less the slowdown of the machine since the whole one was timed first."""
-        log, key = self.context.run.items("timed"), str(len(removed))
-        if key not in log.done:
-            self.context.stop.check()
-            before = TimeResult.model_validate(self.context.run.stage_result("time")).whole.median_ms
-            slowdown = max(1.0, self._latency(self.space.whole()).median_ms / before)
-            shown = self._latency(self.space.build(self.without(removed), self.space.scale))
-            corrected = {name: value / slowdown for name, value in asdict(shown).items()}
-            timed = Timed(**corrected, slowdown=slowdown, raw_median_ms=shown.median_ms)
-            log.record(key, timed.model_dump())
-        return Timed.model_validate(log.done[key])
+        """Latency of the network without these channels."""
+        return self.clock.timed(self.without(removed), self.limits.get("latency_ms", np.inf))

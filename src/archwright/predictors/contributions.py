@@ -33,7 +33,12 @@ class Contributions:
 
     @classmethod
     def of(cls, estimate: StagedEstimate, scale: MbConvScale) -> Contributions:
-        """From the terms Delta^s_d and Delta^s_{b,c} of a predictor in percent."""
+        """From the terms Delta^s_d and Delta^s_{b,c} of a predictor.
+
+        Args:
+            estimate: in percent.
+            scale: whose depths and configurations the terms are of.
+        """
         depth = {}
         for less, more in itertools.pairwise(scale.depths):
             gain = estimate.depth_values[:, more - 1] - estimate.depth_values[:, less - 1]
@@ -89,6 +94,8 @@ class Contributions:
         mpl.use("Agg")
         import matplotlib.pyplot as plt
 
+        from archwright.runs.files import save_figure  # brings torch, which predicting needs nothing of
+
         tables = self.by_stage()
         figure, axes = plt.subplots(1, len(tables), figsize=(2.6 * len(tables), 2.6), sharey=True, squeeze=False)
         for axis, (name, (gain, error)) in zip(axes[0], tables.items(), strict=True):
@@ -98,8 +105,7 @@ class Contributions:
             axis.set_xlabel("stage", fontsize=8)
         axes[0, 0].set_ylabel("accuracy points", fontsize=8)
         figure.tight_layout()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110)
+        save_figure(figure, path)
         plt.close(figure)
 
 

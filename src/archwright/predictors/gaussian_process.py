@@ -51,7 +51,13 @@ class GaussianProcess:
 
 
 def matern(first: Array, second: Array, lengths: Array) -> Array:
-    """Matern-5/2 covariances (n, k) of points (n, d) and (k, d), variance 1."""
+    """Matern-5/2 covariances (n, k), variance 1.
+
+    Args:
+        first: points (n, d).
+        second: points (k, d).
+        lengths: length scale of each coordinate, (d,).
+    """
     distance = np.sqrt((((first[:, None] - second[None]) / lengths) ** 2).sum(-1))
     scaled = np.sqrt(5) * distance
     covariance: Array = (1 + scaled + scaled**2 / 3) * np.exp(-scaled)
@@ -59,7 +65,12 @@ def matern(first: Array, second: Array, lengths: Array) -> Array:
 
 
 def fit(x: Array, y: Array) -> GaussianProcess:
-    """The process of standardised ``y`` with the most likely length scales and noise of the grid."""
+    """The process of standardised observations with the most likely length scales and noise of the grid.
+
+    Args:
+        x: where they were made, (n, d).
+        y: the observations, (n,).
+    """
     spread = y.std()
     standard = (y - y.mean()) / (spread if spread > 0 else 1.0)
     grid = product(product(LENGTHS, repeat=x.shape[1]), NOISES)
@@ -68,7 +79,12 @@ def fit(x: Array, y: Array) -> GaussianProcess:
 
 
 def expected_improvement(process: GaussianProcess, at: Array) -> Array:
-    """How much a look at each of ``at`` (k, d) is expected to raise the best observation, (k,), in deviations of y."""
+    """How much a look at a point is expected to raise the best observation, (k,), in deviations of y.
+
+    Args:
+        process: fitted to the observations.
+        at: points (k, d).
+    """
     mean, deviation = process.predict(at)
     ahead = mean - process.y.max()
     gain: Array = ahead * norm.cdf(ahead / deviation) + deviation * norm.pdf(ahead / deviation)

@@ -11,7 +11,7 @@ RIDGES = np.concatenate([[1e-10], np.geomspace(0.01, 1e5, 29)])
 
 
 def leave_one_out_errors(x: Floats, y: Floats, ridges: Floats) -> Floats:
-    """Mean squared leave-one-out error of each of ``ridges``, for rows x (n, N) and targets y (n,).
+    """Mean squared leave-one-out error of each of ``ridges``, (R,), for rows ``x`` (n, N) and targets ``y`` (n,).
 
     The residual of a row left out is its residual divided by 1 - h, h the diagonal of the matrix from y to the
     predictions, here 1/n for the constant + sum_j u_j^2 s_j^2 / (s_j^2 + ridge). A fit that goes through a row whatever
@@ -28,12 +28,18 @@ def leave_one_out_errors(x: Floats, y: Floats, ridges: Floats) -> Floats:
 
 
 def leave_one_out_ridge(x: Floats, y: Floats, ridges: Floats = RIDGES) -> float:
-    """The ridge of least squared leave-one-out error."""
+    """The one of ``ridges`` (R,) of least squared leave-one-out error for rows ``x`` (n, N) and targets ``y`` (n,)."""
     return float(ridges[leave_one_out_errors(x, y, ridges).argmin()])
 
 
 def ridge_weights(x: Floats, y: Floats, ridge: float) -> Floats:
-    """Argmin_w |y - mean - (x - mean) w|^2 + ridge |w|^2, (N,); the one of least norm for ridge 0."""
+    """Argmin_w |y - mean - (x - mean) w|^2 + ridge |w|^2, (N,).
+
+    Args:
+        x: rows (n, N).
+        y: targets (n,).
+        ridge: penalty; for 0 the weights of least norm are taken.
+    """
     x, y = x - x.mean(0), y - y.mean()
     if ridge == 0:
         return np.asarray(np.linalg.lstsq(x, y)[0])

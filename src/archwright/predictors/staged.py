@@ -107,10 +107,14 @@ def pool_estimates(
 
 
 def without_difficulty(outcome: ArrayLike, image: Ints) -> Floats:
-    """Outcomes (n,) less their image's mean, plus the mean of all: what is left varies with the sub-network.
+    """Outcomes less their image's mean, plus the mean of all, (n,): what is left varies with the sub-network.
 
     Which images a term's rows have is chance, and easy and hard images differ more than sub-networks do. An image seen
     k times keeps k - 1 degrees of freedom, hence the factor k / (k - 1); one seen once tells nothing.
+
+    Args:
+        outcome: of a sub-network on an image, (n,).
+        image: its number, (n,).
     """
     values = np.asarray(outcome, float)
     number = np.unique(image, return_inverse=True)[1]
@@ -194,6 +198,13 @@ def fit_bilinear(
     ``ridge`` * |coefficients|^2 is added to the sum of squares; the constant is never penalised. By default it is the
     ridge of least leave-one-out error, without which the fit collapses where rows are about as many as terms. One-hot
     features are redundant; with ridge 0 the minimiser of least norm is taken.
+
+    Args:
+        choices: n of them.
+        accuracy: of each, (n,).
+        ridge: penalty; None chooses it.
+        num_configurations: of a block; None is the largest one seen.
+        num_widths: of a stage; 1 where widths do not vary.
     """
     y = checked_outcomes(choices, accuracy)
     _, stages, blocks = choices.configurations.shape
@@ -206,7 +217,15 @@ def fit_bilinear(
 def estimate_of_weights(
     x: Floats, y: Floats, weights: Floats, shape: tuple[int, int, int], num_widths: int
 ) -> StagedEstimate:
-    """The estimate with the given weights (N,) of one-hot rows x (n, N), right on average over the rows."""
+    """The estimate with given weights of one-hot rows, right on average over the rows; its errors are NaN.
+
+    Args:
+        x: rows (n, N), as of ``StagedChoice.one_hot``.
+        y: targets (n,).
+        weights: (N,).
+        shape: stages, blocks a stage and configurations a block.
+        num_widths: of a stage; 1 where widths do not vary.
+    """
     stages, blocks, configurations = shape
     split = stages * blocks * configurations
     block_values, depth_values, width_values = np.split(weights, [split, split + stages * blocks])
@@ -270,7 +289,12 @@ def fit_quadratic(x: Floats, y: Floats, rank: int | None = None, folds: int = 5,
 
 
 def checked_rows(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
-    """Vectors (n, N) and targets (n,) of a regression as floats, refused where nothing can be fitted to them."""
+    """Vectors and targets of a regression as floats, refused where nothing can be fitted to them.
+
+    Args:
+        x: vectors (n, N).
+        y: targets (n,).
+    """
     x, y = np.asarray(x, float), np.asarray(y, float)
     if x.ndim != 2 or y.shape != (len(x),) or len(x) < 4 or not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InputError("finite x (n, N) and y (n,) of at least 4 rows", f"shapes {x.shape} and {y.shape}")
@@ -278,7 +302,13 @@ def checked_rows(x: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def split_rows(count: int, held_out: float, seed: int) -> tuple[Ints, Ints]:
-    """Row numbers of a random training part and of the ``held_out`` share, at least one row each."""
+    """Row numbers of a random training part and of a held-out part, at least one row each.
+
+    Args:
+        count: number of rows.
+        held_out: share of the second part, between 0 and 1.
+        seed: of the order.
+    """
     if not 0 < held_out < 1:
         raise InputError("a held-out share between 0 and 1", str(held_out))
     order = np.random.default_rng(seed).permutation(count)
@@ -356,9 +386,10 @@ def _held_out_squares(features: _Products, x: Floats, y: Floats, x_test: Floats,
 
 
 def transitivity_bound(r_po: float, r_os: float) -> float:
-    """The least Cor(P, S) that Cor(P, O) and Cor(O, S) leave possible: r_po r_os - sqrt((1 - r_po^2)(1 - r_os^2)).
+    """The least Cor(P, S) that Cor(P, O) and Cor(O, S) leave possible.
 
-    P predicted, O one-shot and S stand-alone accuracy: .97 and .99 guarantee .926.
+    ``r_po r_os - sqrt((1 - r_po^2)(1 - r_os^2))`` with P predicted, O one-shot and S stand-alone accuracy: .97 and .99
+    guarantee .926.
     """
     if not (abs(r_po) <= 1 and abs(r_os) <= 1):
         raise InputError("correlations within -1..1", f"{r_po}, {r_os}")
@@ -366,7 +397,7 @@ def transitivity_bound(r_po: float, r_os: float) -> float:
 
 
 def checked_outcomes(choices: StagedChoice, outcomes: ArrayLike) -> Floats:
-    """One finite outcome a choice, (n,), as floats."""
+    """``outcomes`` as floats, (n,); refused unless there is a finite one for each of ``choices``."""
     outcome = np.asarray(outcomes, float)
     if choices.depths.ndim != 2 or outcome.shape != (len(choices.depths),) or not len(outcome):
         raise InputError(

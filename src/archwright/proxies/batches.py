@@ -16,7 +16,13 @@ _LABEL_FREE |= {"progressivity", "trainability"}
 
 
 def check_batch(x: Tensor, y: Tensor, proxies: Sequence[Proxy]) -> None:
-    """Refuse a batch that cannot be scored; warn about one that says little."""
+    """Refuse a batch that cannot be scored; warn about one that says little.
+
+    Args:
+        x: images (m, C, H, W).
+        y: labels (m,).
+        proxies: metrics that are to be measured on it.
+    """
     if x.ndim != 4 or y.shape != x.shape[:1] or len(y) == 0:
         raise InputError("images (m, C, H, W) and labels (m,)", f"shapes {tuple(x.shape)} and {tuple(y.shape)}")
     if not torch.isfinite(x).all():

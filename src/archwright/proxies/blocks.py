@@ -51,14 +51,26 @@ def mean_jump(table: Tensor) -> Tensor:
 
 
 def random_signs(seed: int, number: int, shape: tuple[int, ...]) -> Tensor:
-    """Signs (C, H, W, m) of a block, the same for all architectures."""
+    """Signs +1 and -1 of a block, the same for all architectures.
+
+    Args:
+        seed: of the draw.
+        number: of the block.
+        shape: (C, H, W, m).
+    """
     words = np.random.SeedSequence([seed, number, 13]).generate_state(1, np.uint64)
     generator = torch.Generator().manual_seed(int(words[0]) >> 1)
     return torch.randint(2, shape, generator=generator).float() * 2 - 1
 
 
 def folded(signals: Tensor, height: int, width: int) -> Tensor:
-    """Signals (A, C, H, W, m) as (A, C', n) at ``height`` x ``width``: pixels that become one are channels."""
+    """Signals at another size, (A, C', n): pixels that become one are channels.
+
+    Args:
+        signals: (A, C, H, W, m).
+        height: new height, which divides H.
+        width: new width, which divides W.
+    """
     lanes, channels, tall, wide, examples = signals.shape
     if (tall, wide) == (height, width):
         return signals.flatten(2)

@@ -29,7 +29,7 @@ def parts_of(metric: str) -> tuple[str, ...]:
 
 
 def joined_ranks(scores: Scores, metrics: Sequence[str]) -> NDArray[np.float64]:
-    """Sum over ``metrics`` of log(rank / A), the best of A having rank A and ties their mean: (A,)."""
+    """Sum over ``metrics`` of log(rank / A) in ``scores``, the best of A having rank A and ties their mean: (A,)."""
     total = np.zeros(len(scores.values))
     for metric in metrics:
         total += np.log(rankdata(scores.direction(metric) * scores[metric]) / len(total))
@@ -37,7 +37,7 @@ def joined_ranks(scores: Scores, metrics: Sequence[str]) -> NDArray[np.float64]:
 
 
 def combined(scores: Scores, name: str) -> Scores:
-    """The combination ``name`` of the pool as a positive scale, exp of :func:`joined_ranks`, beside kappa."""
+    """The combination ``name`` of ``scores`` as a positive scale, exp of :func:`joined_ranks`, beside kappa."""
     values = np.stack([np.exp(joined_ranks(scores, COMBINATIONS[name])), scores["kappa"]], axis=1)
     return Scores((name, "kappa"), np.array([1, -1]), values, np.full_like(values, np.nan))
 
@@ -47,6 +47,10 @@ def regularised(swap: NDArray[np.float64], params: NDArray[np.float64]) -> NDArr
 
     SWAP leaves mu and sigma to the user, who steers the size of the answer by them. To rank a pool mu is its largest
     network and sigma twice the variance of the sizes, so that larger networks are preferred as far as sizes spread.
+
+    Args:
+        swap: the score, (A,).
+        params: parameters of each network, (A,).
     """
     spread = 2 * params.var()
     return swap * np.exp(-((params - params.max()) ** 2) / spread) if spread > 0 else swap

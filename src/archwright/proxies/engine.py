@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -37,9 +37,12 @@ from archwright.runs.stop import Stop
 from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.cells import CellPair
 from archwright.spaces.registry import find_space, name_space
+from archwright.spaces.source import source_digest
 
 STACKED_CHUNK, PAIRS_CHUNK, CHUNK = 256, 96, 16
 """Architectures a work item: cells of NAS-Bench-201 and of DARTS, which are stacked, and others, one by one."""
+LOOKED_AT = 3
+"""Networks whose layers enter the name that scores are kept under."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class ScoreRequest:
 
     @classmethod
     def from_json(cls, value: Json) -> ScoreRequest:
-        """From plain fields."""
+        """A request as :meth:`to_json` wrote it."""
         return cls(**{**value, "metrics": tuple(value["metrics"]), "data": DataRequest(**value["data"])})
 
     def check(self, data: ImageData) -> None:
@@ -86,8 +89,26 @@ class ScoreRequest:
             raise InputError(f"a batch of 2 to {len(data.train)} images", str(self.batch_size))
 
 
+def small_scale(space: Space[Any], request: ScoreRequest, data: ImageData) -> Scale:
+    """The scale of the networks that are scored.
+
+    Args:
+        space: of the networks.
+        request: channels, cells, and the most pixels a side.
+        data: its images are what is scored on, at their own size where that is smaller.
+    """
+    size = min(request.image_size, data.image_size)
+    return space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
+
+
 def draw_batch(request: ScoreRequest, data: ImageData, replicate: int) -> tuple[Tensor, Tensor]:
-    """The mini-batch of one draw: images (m, C, S, S), normalised, and labels (m,)."""
+    """The mini-batch of one draw: images (m, C, S, S), normalised, and labels (m,).
+
+    Args:
+        request: its size, pixels a side, labels and seed.
+        data: training images to draw from.
+        replicate: number of the draw.
+    """
     rng = np.random.default_rng([request.seed, replicate, 7])
     indices = rng.choice(len(data.train), size=request.batch_size, replace=False)
     images = data.normalise(data.train.pixels(indices))
@@ -101,7 +122,12 @@ def draw_batch(request: ScoreRequest, data: ImageData, replicate: int) -> tuple[
 
 
 def score_chunk(payload: Json, stop: Stop) -> Json:
-    """Work item: all metrics of some architectures in one draw, as rows of numbers."""
+    """Work item: all metrics of some architectures in one draw, as rows of numbers.
+
+    Args:
+        payload: space, architectures, request and number of the draw, as JSON.
+        stop: not looked at; a chunk takes seconds.
+    """
     request = ScoreRequest.from_json(payload["request"])
     data = load_data(request.data)
     space: Space[Any] = find_space(payload["space"])
@@ -116,7 +142,7 @@ def score_chunk(payload: Json, stop: Stop) -> Json:
             operations, images, labels, proxies, seed=seed, scale=scale, initialisation=request.initialisation
         )
         return np.stack([found[name] for name in request.metrics], axis=1).tolist()
-    small = space.proxy_scale(request.channels, request.cells, data.classes, images.shape[-1], data.image_channels)
+    small = small_scale(space, request, data)
     pairs = pairs_of(architectures)
     if request.ntk == "contracted" and pairs is not None:
         return scored_pairs(pairs, (images, labels), request, small, seed)
@@ -130,7 +156,15 @@ def score_chunk(payload: Json, stop: Stop) -> Json:
 def scored_pairs(
     pairs: list[CellPair], batch: tuple[Tensor, Tensor], request: ScoreRequest, scale: Scale, seed: int
 ) -> Json:
-    """Rows of numbers of DARTS-style cells, stacked."""
+    """Rows of numbers of DARTS-style cells, stacked: one row a pair, one number a metric.
+
+    Args:
+        pairs: of cells.
+        batch: images (m, C, H, W) and labels (m,).
+        request: metrics and initialisation.
+        scale: of the small networks.
+        seed: of their weights.
+    """
     start = request.initialisation
     found = score_stacked_cells(
         pairs, *batch, find_proxies(request.metrics), scale=scale, seed=seed, initialisation=start
@@ -148,14 +182,49 @@ def score_architectures(
     stop: Stop | None = None,
     progress: Progress | None = None,
 ) -> Scores:
-    """Scores (A, M) of ``architectures``; canonical twins are scored once and share the result."""
+    """Scores (A, M); canonical twins are scored once and share the result.
+
+    Args:
+        space: of the architectures.
+        architectures: A of them.
+        request: metrics, images, scale and draws.
+        executor: where chunks are scored.
+        log: finished chunks; those in it are not scored again.
+        stop: looked at between two chunks.
+        progress: where to show how far it is.
+    """
+    classes: dict[Architecture, int] = {}
+    member = [classes.setdefault(space.canonical(architecture), len(classes)) for architecture in architectures]
+    found = score_canonical(space, list(classes), request, executor=executor, log=log, stop=stop, progress=progress)
+    return found.of(member)
+
+
+def score_canonical(
+    space: Space[Any],
+    architectures: Sequence[Architecture],
+    request: ScoreRequest,
+    *,
+    executor: Executor,
+    log: ItemLog,
+    stop: Stop | None = None,
+    progress: Progress | None = None,
+) -> Scores:
+    """As :func:`score_architectures` for architectures that are canonical and differ: each is scored as it is.
+
+    Args:
+        space: of the architectures.
+        architectures: A of them.
+        request: metrics, images, scale and draws.
+        executor: where chunks are scored.
+        log: finished chunks; those in it are not scored again.
+        stop: looked at between two chunks.
+        progress: where to show how far it is.
+    """
     request.check(load_data(request.data))
     if not architectures:
         raise InputError("at least one architecture to score", "none")
-    classes: dict[Architecture, int] = {}
-    member = [classes.setdefault(space.canonical(architecture), len(classes)) for architecture in architectures]
-    texts = [str(architecture) for architecture in classes]
-    size = chunk_size(list(classes))
+    texts = [str(architecture) for architecture in architectures]
+    size = chunk_size(architectures)
     items = []
     for replicate in range(request.replicates):
         for start in range(0, len(texts), size):
@@ -175,11 +244,17 @@ def score_architectures(
         for r in range(request.replicates)
     ]
     draws = np.stack(rows, axis=1)
-    return combine(find_proxies(request.metrics), draws[np.array(member)])
+    return combine(find_proxies(request.metrics), draws)
 
 
 def score_networks(networks: Sequence[nn.Module], request: ScoreRequest, progress: Progress | None = None) -> Scores:
-    """Scores (A, M) of modules as they are given; ``channels`` and ``cells`` of the request mean nothing here."""
+    """Scores (A, M) of modules as they are given.
+
+    Args:
+        networks: A modules from images (m, C, H, W) to logits.
+        request: metrics, images and draws; its ``channels`` and ``cells`` mean nothing here.
+        progress: where to show how far it is.
+    """
     data = load_data(request.data)
     request.check(data)
     draws: list[list[NDArray[np.float64]]] = [[] for _ in networks]
@@ -200,14 +275,38 @@ def _draw_seed(request: ScoreRequest, replicate: int) -> int:
     return int(np.random.SeedSequence([request.seed, replicate]).generate_state(1)[0])
 
 
-def scores_key(space: Space[Any], architectures: Sequence[Architecture], request: ScoreRequest) -> str:
-    """A name made of everything that decides the scores: what, at which scale, of which images, by which versions."""
+def scores_key(space: Space[Any], architectures: Sequence[Architecture], request: ScoreRequest) -> str | None:
+    """A name made of everything that decides the scores: what, at which scale, of which images, by which versions.
+
+    None where nobody can tell whether a space's networks are the same as before: its code is in no file.
+
+    Args:
+        space: of the architectures.
+        architectures: in their order.
+        request: metrics, images, scale and draws.
+    """
+    source = source_digest(space.makers)
+    if source is None:
+        return None
+    data = load_data(request.data)
     fields = {name: value for name, value in request.to_json().items() if name != "data"}  # wherever the images lie
     versions = [__version__, torch.__version__]
-    digest = hashlib.sha256(json.dumps([space.name, fields, load_data(request.data).fingerprint, versions]).encode())
+    digest = hashlib.sha256(json.dumps([space.name, source, fields, data.fingerprint, versions]).encode())
     for architecture in architectures:
         digest.update(str(architecture).encode())
+    for network in _some_networks(space, architectures, request, data):
+        digest.update(str(network).encode())
     return digest.hexdigest()[:24]
+
+
+def _some_networks(
+    space: Space[Any], architectures: Sequence[Architecture], request: ScoreRequest, data: ImageData
+) -> Iterator[nn.Module]:
+    """A few of the networks, whose layers show what code does not: values that it takes from elsewhere."""
+    small = small_scale(space, request, data)
+    with torch.random.fork_rng(devices=[]):
+        for architecture in architectures[:: max(1, len(architectures) // LOOKED_AT)][:LOOKED_AT]:
+            yield space.build(architecture, small)
 
 
 def chunk_size(architectures: Sequence[Architecture]) -> int:
@@ -226,6 +325,18 @@ def cached_scores(
     executor: Executor,
     progress: Progress | None = None,
 ) -> Scores:
-    """As :func:`score_architectures`, kept in ``folder`` under a name made of everything that decides the result."""
-    log = ItemLog(folder / f"{scores_key(space, architectures, request)}.jsonl")
+    """As :func:`score_architectures`, kept on disk under a name made of everything that decides the result.
+
+    Args:
+        folder: where scores are kept.
+        space: of the architectures.
+        architectures: A of them.
+        request: metrics, images, scale and draws.
+        executor: where chunks are scored.
+        progress: where to show how far it is.
+    """
+    key = scores_key(space, architectures, request)
+    if key is None:
+        raise InputError("a space whose code is in a file", repr(space.name), "Scores of it cannot be kept.")
+    log = ItemLog(folder / f"{key}.jsonl")
     return score_architectures(space, architectures, request, executor=executor, log=log, progress=progress)

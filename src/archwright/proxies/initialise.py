@@ -28,7 +28,12 @@ _PROJECTIONS = ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weig
 
 
 def weight_scale(shape: tuple[int, ...], initialisation: Initialisation) -> float:
-    """Standard deviation for a weight (C', C, *kernel): LeCun 1/fan_in, Xavier 2/(fan_in + fan_out), He 2/fan_in."""
+    """Standard deviation of a weight: the root of LeCun 1/fan_in, Xavier 2/(fan_in + fan_out) or He 2/fan_in.
+
+    Args:
+        shape: (C', C, *kernel).
+        initialisation: lecun, xavier or he.
+    """
     window = math.prod(shape[2:])
     fan_in, fan_out = shape[1] * window, shape[0] * window
     variances = {"lecun": 1 / fan_in, "xavier": 2 / (fan_in + fan_out), "he": 2 / fan_in}
@@ -39,9 +44,14 @@ def weight_scale(shape: tuple[int, ...], initialisation: Initialisation) -> floa
 
 @torch.no_grad()
 def initialise(model: nn.Module, generator: torch.Generator, initialisation: Initialisation = "lecun") -> None:
-    """Draw the weights of all layers of ``model`` anew; biases become 0, the scales of normalisation layers 1.
+    """Draw the weights of all layers anew; biases become 0, the scales of normalisation layers 1.
 
     Frozen parameters, embeddings and parameters that belong to no layer stay as they are.
+
+    Args:
+        model: changed in place.
+        generator: of the draws.
+        initialisation: lecun, xavier or he.
     """
     for module in model.modules():
         if isinstance(module, NORMS):

@@ -17,7 +17,13 @@ Pair = tuple[int, int]
 
 
 def patches(x: Tensor, kernel: Pair, stride: Pair = (1, 1)) -> tuple[Tensor, int, int]:
-    """im2col with "same" zero padding: (L, C, H, W, B) -> (L, C*k*k, H'*W'*B) and (H', W')."""
+    """im2col with "same" zero padding: (L, C, H, W, B) -> (L, C*k*k, H'*W'*B) and (H', W').
+
+    Args:
+        x: (L, C, H, W, B).
+        kernel: height and width of the window, odd.
+        stride: down and across.
+    """
     if kernel == (1, 1):
         x = x[:, :, :: stride[0], :: stride[1]]
         return x.reshape(*x.shape[:2], -1), x.shape[2], x.shape[3]
@@ -32,14 +38,28 @@ def patches(x: Tensor, kernel: Pair, stride: Pair = (1, 1)) -> tuple[Tensor, int
 
 
 def convolve(x: Tensor, weight: Tensor, stride: Pair = (1, 1)) -> Tensor:
-    """Convolution of every lane with its own weight (L, C', C, k, k): (L, C, H, W, B) -> (L, C', H', W', B)."""
+    """Convolution of every lane with its own weight, "same" padding: (L, C', H', W', B).
+
+    Args:
+        x: (L, C, H, W, B).
+        weight: (L, C', C, k, k).
+        stride: down and across.
+    """
     columns, height, width = patches(x, (weight.shape[3], weight.shape[4]), stride)
     out = torch.bmm(weight.flatten(2), columns)
     return out.view(x.shape[0], weight.shape[1], height, width, x.shape[-1])
 
 
 def convolve_input_gradient(gradient: Tensor, weight: Tensor, stride: Pair, height: int, width: int) -> Tensor:
-    """Adjoint of `convolve` in its input: (L, C', H', W', B) -> (L, C, H, W, B)."""
+    """Adjoint of `convolve` in its input: (L, C', H', W', B) -> (L, C, H, W, B).
+
+    Args:
+        gradient: of the output, (L, C', H', W', B).
+        weight: (L, C', C, k, k).
+        stride: down and across.
+        height: H of the input.
+        width: W of the input.
+    """
     lanes, _, channels, kernel_h, kernel_w = weight.shape
     batch = gradient.shape[-1]
     if stride == (1, 1):
@@ -58,16 +78,29 @@ def convolve_input_gradient(gradient: Tensor, weight: Tensor, stride: Pair, heig
 
 
 def convolve_weight_gradient(gradient: Tensor, x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
-    """Adjoint of `convolve` in its weight, summed over the batch: (L, C', C, k, k)."""
+    """Adjoint of `convolve` in its weight, summed over the batch: (L, C', C, k, k).
+
+    Args:
+        gradient: of the output, (L, C', H', W', B).
+        x: the input, (L, C, H, W, B).
+        kernel: height and width of the window.
+        stride: down and across.
+    """
     columns, _, _ = patches(x, kernel, stride)
     out = torch.bmm(gradient.flatten(2), columns.transpose(1, 2))
     return out.view(x.shape[0], gradient.shape[1], x.shape[1], *kernel)
 
 
 def convolve_single_gradients(gradients: Tensor, x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
-    """Adjoint of `convolve` in its weight where all lanes have the input (C, H, W, B), example by example.
+    """Adjoint of `convolve` in its weight where all lanes have one input, example by example: (T, L, C', C, k, k, B).
 
-    (T, L, C', H', W', B) -> (T, L, C', C, k, k, B): one matrix product an image for all lanes.
+    One matrix product an image for all lanes.
+
+    Args:
+        gradients: T cotangents of the output, (T, L, C', H', W', B).
+        x: the input of all lanes, (C, H, W, B).
+        kernel: height and width of the window.
+        stride: down and across.
     """
     columns, _, _ = patches(x[None], kernel, stride)
     batch = x.shape[-1]
@@ -86,7 +119,13 @@ def normalise(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def normalise_gradient(gradient: Tensor, normalised: Tensor, scale: Tensor) -> Tensor:
-    """Adjoint of `normalise`; ``gradient`` (T, L, C, H, W, B) holds T cotangents of the same forward pass."""
+    """Adjoint of `normalise`: (T, L, C, H, W, B).
+
+    Args:
+        gradient: T cotangents of the same forward pass, (T, L, C, H, W, B).
+        normalised: what `normalise` gave, (L, C, H, W, B).
+        scale: what it multiplied by, its second answer.
+    """
     flat, hat = gradient.flatten(3), normalised.flatten(2)
     slope = (flat * hat).mean(3, keepdim=True)
     out = flat - flat.mean(3, keepdim=True)  # the rest in place: fresh memory is what costs most here

@@ -149,7 +149,13 @@ def pattern_codes(record: ReluRecord) -> Tensor:
 
 
 def distinct_codes(rows: Tensor, codes: Tensor, architectures: int) -> Tensor:
-    """How many different codes but 0 each architecture has, (A,), from all codes (n,) and their rows (n,)."""
+    """How many different codes but 0 each architecture has, (A,).
+
+    Args:
+        rows: architecture of each code, (n,).
+        codes: all of them, (n,).
+        architectures: A.
+    """
     order = codes.argsort(stable=True)
     order = order[rows[order].argsort(stable=True)]
     rows, codes = rows[order], codes[order]
@@ -218,7 +224,12 @@ class Proxy:
         return found
 
     def value(self, total: Tensor, examples: int) -> Tensor:
-        """The scores (A,) in float64, with the metric's worst value in place of NaN and infinity."""
+        """The scores (A,) in float64, with the metric's worst value in place of NaN and infinity.
+
+        Args:
+            total: sum of the terms over layers or blocks.
+            examples: images of the batch.
+        """
         score = self.finish(total, examples).double()
         return torch.where(torch.isfinite(score), score, self.worst)
 
@@ -307,7 +318,12 @@ class Tally:
         return {need for proxy in self.proxies for need in proxy.needs}
 
     def add(self, record: LayerRecord, kind: Pass) -> None:
-        """Sum the terms that read one layer of this pass."""
+        """Sum the terms that read one layer of this pass.
+
+        Args:
+            record: of the layer.
+            kind: of the pass; metrics that read another one are left alone.
+        """
         for term in {p.term for p in self.proxies if p.term is not None and p.reads == kind}:
             self._sum(term, record.rows, term(record))
 
@@ -320,7 +336,7 @@ class Tally:
         self._add(record, {p.at_input: False for p in self.proxies if p.at_input is not None})
 
     def add_block(self, record: BlockRecord) -> None:
-        """Take one block."""
+        """Sum the terms that read one block."""
         self._add(record, {p.block: False for p in self.proxies if p.block is not None})
 
     def _add(self, record: ReluRecord | InputRecord | BlockRecord, parts: Mapping[Callable[..., Tensor], bool]) -> None:

@@ -90,7 +90,14 @@ def record_module(
 
 
 def record_halves(model: nn.Module, x: Tensor, y: Tensor, seed: int = 0) -> list[LayerRecord]:
-    """Weights with the loss gradients of each half of the batch; a last odd image is left out."""
+    """Weights with the loss gradients of each half of the batch; a last odd image is left out.
+
+    Args:
+        model: unchanged afterwards.
+        x: images (m, C, H, W).
+        y: labels (m,).
+        seed: of random functions of the network that are no dropout.
+    """
     half = len(y) // 2
     parts = [slice(0, half), slice(half, 2 * half)]
     first, second = (record_module(model, x[part], y[part], needs=("loss",), seed=seed)[0] for part in parts)
@@ -106,6 +113,10 @@ def record_synflow(model: nn.Module, x: Tensor) -> list[LayerRecord]:
     """The data-free pass of synflow: gradients of the summed outputs for |weights|, ones in, no norms, float64.
 
     The network runs with copies of its parameters, on the CPU, because not every accelerator has float64.
+
+    Args:
+        model: unchanged afterwards.
+        x: images (m, C, H, W), of which only the shape counts.
     """
     state: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
@@ -124,7 +135,12 @@ def record_synflow(model: nn.Module, x: Tensor) -> list[LayerRecord]:
 
 
 def count_macs(model: nn.Module, x: Tensor) -> float:
-    """Multiply-accumulates of all products (layers, attention) for one image, frozen layers included."""
+    """Multiply-accumulates of all products (layers, attention) for one image, frozen layers included.
+
+    Args:
+        model: unchanged afterwards.
+        x: images (m, C, H, W).
+    """
     with torch.no_grad(), _as_in_training(model, 0), FlopCounterMode(display=False) as counter:
         model(x)
     return float(counter.get_total_flops()) / 2 / len(x)
@@ -294,7 +310,6 @@ def _innermost(output: Tensor) -> Tensor:
 
 
 def _outermost(maps: Tensor, like: Tensor) -> Tensor:
-    """Inverse of :func:`_innermost`."""
     return maps.permute(3, 0, 1, 2) if like.ndim == 4 else maps[:, :, 0].permute(2, 1, 0)
 
 

@@ -43,6 +43,10 @@ def per_example_gradients(record: LayerRecord, gradients: Tensor) -> list[Tensor
     """Contraction of activations with output gradients, example by example: parts (A, m, weights of the part).
 
     The parts together are the layer's weights, each once; their order is that of the contraction.
+
+    Args:
+        record: of a layer, with its inputs.
+        gradients: of its outputs, (A, m, C', H', W').
     """
     lanes, examples, out_channels = gradients.shape[:3]
     groups = record.geometry.groups
@@ -63,7 +67,12 @@ def per_example_gradients(record: LayerRecord, gradients: Tensor) -> list[Tensor
 
 
 def weight_jacobian(record: LayerRecord, gradients: Tensor) -> Tensor:
-    """As :func:`per_example_gradients`, in the order of the weight: (A, m, C', C/groups, k, k)."""
+    """As :func:`per_example_gradients`, in the order of the weight: (A, m, C', C/groups, k, k).
+
+    Args:
+        record: of a layer, with its inputs.
+        gradients: of its outputs, (A, m, C', H', W').
+    """
     lanes, examples, out_channels = gradients.shape[:3]
     groups = record.geometry.groups
     signal = gradients.permute(0, 1, 3, 4, 2).reshape(lanes * examples, -1, groups, out_channels // groups)
@@ -153,9 +162,13 @@ def trace_norm(kernel: Tensor) -> Tensor:
 
 
 def sample_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) -> Tensor:
-    """Approximation of ||Theta||_tr by the sum over examples of squared loss gradients (eq. 6.5, 6.6 left).
+    """Approximation of ||Theta||_tr by the sum over examples of squared loss gradients (eq. 6.5, 6.6 left), (A,).
 
-    The recorded loss is the batch mean, so each example's own gradient is m times its contraction. Returns (A,).
+    The recorded loss is the batch mean, so each example's own gradient is m times its contraction.
+
+    Args:
+        records: of all layers, with loss gradients.
+        lipschitz: gamma of the loss, which divides.
     """
     total = records[0].inputs.new_zeros(1)
     for record in records:
@@ -166,7 +179,12 @@ def sample_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) ->
 
 
 def batch_gradient_trace(records: list[LayerRecord], lipschitz: float = 1.0) -> Tensor:
-    """Approximation of ||Theta||_tr by one mini-batch: m / gamma * ||mean gradient||^2 (eq. 6.7), (A,)."""
+    """Approximation of ||Theta||_tr by one mini-batch: m / gamma * ||mean gradient||^2 (eq. 6.7), (A,).
+
+    Args:
+        records: of all layers, with weight gradients.
+        lipschitz: gamma of the loss, which divides.
+    """
     total = records[0].inputs.new_zeros(1)
     for record in records:
         assert record.weight_gradient is not None

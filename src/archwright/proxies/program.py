@@ -145,7 +145,12 @@ class Program(ABC):
 
     @abstractmethod
     def through_block(self, number: int, gradients: Tensor) -> Tensor:
-        """Cotangents (T, A, C, H, W, B) of a block's output as those of the output of the block before."""
+        """Cotangents of a block's output as those of the output of the block before.
+
+        Args:
+            number: of the block.
+            gradients: (T, A, C, H, W, B).
+        """
 
     @abstractmethod
     def release(self) -> None:
@@ -172,11 +177,17 @@ class Program(ABC):
         self.features.clear()
 
     def common_weight(self, name: str, *shape: int) -> Tensor:
-        """One weight for every network: (A, C', C, k, k), a view of the shared draw."""
+        """One weight for every network: (A, C', C, k, k), a view of the shared draw called ``name`` of ``shape``."""
         return self.weights(name, shape).expand(len(self.rows), *shape)
 
     def pattern(self, x: Tensor, rows: Tensor, times: Tensor | None = None) -> None:
-        """Note which units of (L, C, H, W, B) a ReLU lets pass, where a metric asks for it."""
+        """Note which units a ReLU lets pass, where a metric asks for it.
+
+        Args:
+            x: its input, (L, C, H, W, B).
+            rows: network of each lane, (L,).
+            times: how often the network has such a ReLU, (L,); None for once.
+        """
         if self.patterns:
             active = (x > 0).flatten(1, 3).transpose(1, 2)
             self.tally.add_pattern(ReluRecord(rows, active, x.new_ones(len(x)) if times is None else times))
@@ -184,7 +195,16 @@ class Program(ABC):
     def convolve(
         self, x: Tensor, weight: Tensor, name: str, rows: Tensor, geometry: Geometry = PLAIN, norm: bool = True
     ) -> tuple[Tensor, Conv]:
-        """A convolution and the batch norm behind it: the lanes, and what the way back needs."""
+        """A convolution and the batch norm behind it: the lanes, and what the way back needs.
+
+        Args:
+            x: (L, C, H, W, B).
+            weight: (L, C', C/groups, k, k).
+            name: of the layer, for its record.
+            rows: network of each lane, (L,).
+            geometry: stride, padding, dilation and groups.
+            norm: normalise the output, where the program has norms at all.
+        """
         conv = Conv(name, rows, x, weight, geometry)
         out = conv.forward()
         if self.keep_outputs:
@@ -195,7 +215,13 @@ class Program(ABC):
         return hat, replace(conv, normalised=hat, scale=scale)
 
     def convolve_back(self, gradients: Tensor, conv: Conv, want_input: bool = True) -> Tensor:
-        """Cotangents (T, L, C', H', W', B) of the output to those of the input, recording the layer on the way."""
+        """Cotangents of a convolution's output to those of its input, recording the layer on the way.
+
+        Args:
+            gradients: (T, L, C', H', W', B).
+            conv: what :meth:`convolve` gave beside the lanes.
+            want_input: False leaves the last step away; what is returned means nothing then.
+        """
         if conv.normalised is not None and conv.scale is not None:
             gradients = lanes.normalise_gradient(gradients, conv.normalised, conv.scale)
         if self.recording:
@@ -206,6 +232,10 @@ class Program(ABC):
         """The 3x3 convolution that all networks begin with, (A, C, H, W, B), and its way back.
 
         All networks share its weight, so it runs once; only its gradient differs between them.
+
+        Args:
+            images: (C, H, W, B).
+            channels: of its output.
         """
         weight = self.common_weight("stem", channels, images.shape[0], 3, 3)
         out, conv = self.convolve(images[None], weight[:1], "stem", self.rows[:1], Geometry(padding=(1, 1)))
@@ -255,10 +285,18 @@ MakeProgram = Callable[[Weights, Tally, Pass], Program]
 
 
 def run_passes(make: MakeProgram, images: Tensor, labels: Tensor, draw: Weights, tally: Tally, seed: int) -> None:
-    """All passes over images (m, C, H, W) that the tally's metrics need.
+    """All passes that the tally's metrics need.
 
     One forward and backward for the data metrics, one for each half batch (zico), one with tangents for grasp, one in
     float64 for synflow.
+
+    Args:
+        make: a program from weights, a tally and the kind of a pass.
+        images: (m, C, H, W).
+        labels: (m,).
+        draw: the weight of a name and a shape.
+        tally: sums what the metrics ask for.
+        seed: of the signs of blocks.
     """
     needs = tally.needs()
     batch = images.permute(1, 2, 3, 0).contiguous()
@@ -295,7 +333,6 @@ class _Kept(Tally):
         self.records: list[LayerRecord] = []
 
     def needs(self) -> set[Need]:
-        """The loss."""
         return {"loss"}
 
     def add(self, record: LayerRecord, kind: Pass) -> None:

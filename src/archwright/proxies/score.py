@@ -52,6 +52,11 @@ class Scores:
         """+1 where a higher score predicts better, -1 where a lower one does."""
         return int(self.directions[self.metrics.index(metric)])
 
+    def of(self, rows: Sequence[int]) -> Scores:
+        """The scores of the networks of these numbers, in that order; one may come several times."""
+        chosen = list(rows)
+        return Scores(self.metrics, self.directions, self.values[chosen], self.standard_errors[chosen])
+
     def best_first(self, metric: str) -> NDArray[np.int64]:
         """Indices of the networks from the best predicted to the worst."""
         return np.argsort(-self.direction(metric) * self[metric], kind="stable")
@@ -111,7 +116,12 @@ def score(
 
 
 def combine(proxies: Sequence[Proxy], draws: NDArray[np.float64]) -> Scores:
-    """Scores from replicates (A, R, M): mean of the logarithm where the metric is a positive scale."""
+    """Scores from replicates: mean of the logarithm where the metric is a positive scale.
+
+    Args:
+        proxies: M metrics.
+        draws: (A, R, M): architectures, replicates, metrics.
+    """
     positive = np.array([proxy.positive for proxy in proxies])
     scaled = np.where(positive, np.log(np.maximum(draws, TINY, where=positive, out=np.ones_like(draws))), draws)
     mean = scaled.mean(1)

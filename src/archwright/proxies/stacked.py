@@ -89,7 +89,6 @@ class _Program(Program):
             gradients = self.tape.pop()(gradients)
 
     def release(self) -> None:
-        """Clear the tape."""
         self.tape.clear()
 
     def _stem(self, images: Tensor) -> Tensor:

@@ -68,7 +68,12 @@ class Call:
         return self.inputs
 
     def maps(self, tensor: Tensor, examples: int) -> Tensor:
-        """Inputs, outputs or their gradients as (n, C, H, W): n = m for linear layers, a multiple for convolutions."""
+        """Inputs, outputs or their gradients as (n, C, H, W): n = m for linear layers, a multiple for convolutions.
+
+        Args:
+            tensor: as the function saw it.
+            examples: m, images of the batch.
+        """
         if self.geometry is not None:
             return tensor.unsqueeze(2) if tensor.ndim == 3 else tensor
         return tensor.movedim(self.axis, 0).reshape(examples, -1, tensor.shape[-1]).transpose(1, 2)[..., None]

@@ -28,13 +28,20 @@ class Tap(NamedTuple):
 
 
 def out_size(size: Pair, stride: Pair) -> Pair:
-    """Height and width behind a window with "same" padding."""
+    """Height and width behind a window with "same" padding, from ``size`` before it and its ``stride``."""
     return -(-size[0] // stride[0]), -(-size[1] // stride[1])
 
 
 @cache
 def taps(size: Pair, kernel: Pair, stride: Pair = (1, 1), dilation: int = 1) -> tuple[Tap, ...]:
-    """The taps of a window that slides over a map of ``size``, row by row, without those that reach no pixel."""
+    """The taps of a window that slides over a map, row by row, without those that reach no pixel.
+
+    Args:
+        size: height and width of the map.
+        kernel: height and width of the window.
+        stride: down and across.
+        dilation: distance of neighbouring taps.
+    """
     rows, columns = (_reach(size[axis], kernel[axis], stride[axis], dilation) for axis in (0, 1))
     batch = slice(None)
     return tuple(
@@ -57,7 +64,14 @@ def _reach(size: int, kernel: int, stride: int, dilation: int) -> list[tuple[int
 
 
 def depthwise(x: Tensor, weight: Tensor, stride: Pair = (1, 1), dilation: int = 1) -> Tensor:
-    """Every channel with its own window, weight (L, C, 1, k, k): (L, C, H, W, B) -> (L, C, H', W', B)."""
+    """Every channel with its own window: (L, C, H, W, B) -> (L, C, H', W', B).
+
+    Args:
+        x: (L, C, H, W, B).
+        weight: (L, C, 1, k, k).
+        stride: down and across.
+        dilation: distance of neighbouring taps.
+    """
     size = (x.shape[2], x.shape[3])
     out = x.new_zeros(*x.shape[:2], *out_size(size, stride), x.shape[4])
     for tap in taps(size, _kernel(weight), stride, dilation):
@@ -68,7 +82,15 @@ def depthwise(x: Tensor, weight: Tensor, stride: Pair = (1, 1), dilation: int = 
 def depthwise_input_gradient(
     gradients: Tensor, weight: Tensor, size: Pair, stride: Pair = (1, 1), dilation: int = 1
 ) -> Tensor:
-    """Adjoint of `depthwise` in its input of ``size``: (T, L, C, H', W', B) -> (T, L, C, H, W, B)."""
+    """Adjoint of `depthwise` in its input: (T, L, C, H, W, B).
+
+    Args:
+        gradients: of the output, (T, L, C, H', W', B).
+        weight: (L, C, 1, k, k).
+        size: H and W of the input.
+        stride: down and across.
+        dilation: distance of neighbouring taps.
+    """
     out = gradients.new_zeros(*gradients.shape[:3], *size, gradients.shape[5])
     for tap in taps(size, _kernel(weight), stride, dilation):
         out[..., *tap.into].addcmul_(gradients[..., *tap.out], _at(weight, tap))
@@ -78,7 +100,15 @@ def depthwise_input_gradient(
 def depthwise_weight_gradients(
     gradients: Tensor, x: Tensor, kernel: Pair, stride: Pair = (1, 1), dilation: int = 1
 ) -> Tensor:
-    """Adjoint of `depthwise` in its weight, example by example: (T, L, C, H', W', B) -> (T, L, C, k, k, B)."""
+    """Adjoint of `depthwise` in its weight, example by example: (T, L, C, k, k, B).
+
+    Args:
+        gradients: of the output, (T, L, C, H', W', B).
+        x: the input, (L, C, H, W, B).
+        kernel: height and width of the window.
+        stride: down and across.
+        dilation: distance of neighbouring taps.
+    """
     found = gradients.new_zeros(*gradients.shape[:3], *kernel, gradients.shape[5])
     for tap in taps((x.shape[2], x.shape[3]), kernel, stride, dilation):
         found[..., tap.row, tap.column, :] = (gradients[..., *tap.out] * x[..., *tap.into]).sum((3, 4))
@@ -86,7 +116,12 @@ def depthwise_weight_gradients(
 
 
 def maximum(x: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
-    """Greatest of 3x3 pixels and the number of the tap it came from, the first one where several are equal."""
+    """Greatest of 3x3 pixels and the number of the tap it came from, the first one where several are equal.
+
+    Args:
+        x: (L, C, H, W, B).
+        stride: down and across alike.
+    """
     size, step = (x.shape[2], x.shape[3]), (stride, stride)
     best = x.new_full((*x.shape[:2], *out_size(size, step), x.shape[4]), -torch.inf)
     source = torch.zeros_like(best, dtype=torch.uint8)
@@ -99,7 +134,14 @@ def maximum(x: Tensor, stride: int = 1) -> tuple[Tensor, Tensor]:
 
 
 def maximum_gradient(gradients: Tensor, source: Tensor, size: Pair, stride: int = 1) -> Tensor:
-    """Adjoint of `maximum`, ``source`` its second answer: (T, L, C, H', W', B) -> (T, L, C, H, W, B)."""
+    """Adjoint of `maximum`: (T, L, C, H, W, B).
+
+    Args:
+        gradients: of the output, (T, L, C, H', W', B).
+        source: the second answer of `maximum`.
+        size: H and W of the input.
+        stride: down and across alike.
+    """
     out = gradients.new_zeros(*gradients.shape[:3], *size, gradients.shape[5])
     for number, tap in enumerate(taps(size, (3, 3), (stride, stride))):
         out[..., *tap.into] += gradients[..., *tap.out] * (source[..., *tap.out] == number)
@@ -107,12 +149,23 @@ def maximum_gradient(gradients: Tensor, source: Tensor, size: Pair, stride: int 
 
 
 def average(x: Tensor, stride: int = 1) -> Tensor:
-    """Mean of the real pixels among 3x3: (L, C, H, W, B) -> (L, C, H', W', B)."""
+    """Mean of the real pixels among 3x3: (L, C, H, W, B) -> (L, C, H', W', B).
+
+    Args:
+        x: (L, C, H, W, B).
+        stride: down and across alike.
+    """
     return (box_sum(x) * inverse_counts(x))[..., ::stride, ::stride, :]
 
 
 def average_gradient(gradients: Tensor, size: Pair, stride: int = 1) -> Tensor:
-    """Adjoint of `average`: (T, L, C, H', W', B) -> (T, L, C, H, W, B)."""
+    """Adjoint of `average`: (T, L, C, H, W, B).
+
+    Args:
+        gradients: of the output, (T, L, C, H', W', B).
+        size: H and W of the input.
+        stride: down and across alike.
+    """
     spread = gradients.new_zeros(*gradients.shape[:3], *size, gradients.shape[5])
     spread[..., ::stride, ::stride, :] = gradients
     return box_sum(spread * inverse_counts(spread))

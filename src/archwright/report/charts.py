@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 WIDTH, HEIGHT = 640, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 16, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 78, 16, 14, 44
 SERIES = 6
 """Different colours; further series begin anew."""
 MOST_POINTS = 400
@@ -21,16 +21,20 @@ MOST_POINTS = 400
 
 
 class Mark(NamedTuple):
-    """A point with what to say of it; ``chosen`` ones are drawn larger."""
+    """A point with what to say of it; a ``chosen`` one is drawn larger, one that is ``beside`` them as a ring."""
 
     x: float
     y: float
     title: str
-    chosen: bool = False
+    kind: Literal["point", "beside", "chosen"] = "point"
+
+
+RADIUS = {"point": 3.5, "beside": 5.0, "chosen": 7.0}
+"""Of each kind of mark, in the order in which they are drawn."""
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers from about ``low`` to ``high``."""
+    """Round numbers from about ``low`` to ``high``, at most about ``count`` of them."""
     if not high > low:
         return [low]
     step = 10 ** math.floor(math.log10((high - low) / count))
@@ -97,40 +101,83 @@ def _svg(title: str, body: str) -> str:
 
 
 def scatter(
-    title: str, marks: Sequence[Mark], x_label: str, y_label: str, front: Sequence[tuple[float, float]] = ()
+    title: str,
+    marks: Sequence[Mark],
+    x_label: str,
+    y_label: str,
+    front: Sequence[tuple[float, float]] = (),
+    limits: Sequence[float] = (),
 ) -> str:
-    """Points, the chosen ones above the others; ``front`` by rising x is drawn as steps through what it reaches."""
-    axes = _Axes([mark.x for mark in marks], [mark.y for mark in marks], y_label)
-    body = axes.frame(x_label, y_label)
+    """Points, the chosen ones above the others.
+
+    Args:
+        title: what screen readers say of the picture, before its numbers.
+        marks: the points.
+        x_label: under the picture.
+        y_label: beside it.
+        front: by rising x, drawn as steps through what it reaches.
+        limits: values of x, each drawn as a line that the points should be left of.
+    """
+    axes = _Axes([*(mark.x for mark in marks), *limits], [mark.y for mark in marks], y_label)
+    body = axes.frame(x_label, y_label) + "".join(_limit(axes.x(limit), limit) for limit in limits)
     if len(front) > 1:
         way = f"M{axes.x(front[0][0]):.1f},{axes.y(front[0][1]):.1f}"
         way += "".join(f" H{axes.x(x):.1f} V{axes.y(y):.1f}" for x, y in front[1:])
         body += f'<path class="front" d="{way}"/>'
-    for mark in sorted(marks, key=lambda one: one.chosen):
-        kind, radius = ("chosen", 7) if mark.chosen else ("point", 3.5)
+    for mark in sorted(marks, key=lambda one: RADIUS[one.kind]):
         body += (
-            f'<circle class="{kind}" role="img" tabindex="0" cx="{axes.x(mark.x):.1f}" cy="{axes.y(mark.y):.1f}" '
-            f'r="{radius}" aria-label="{escape(mark.title)}"><title>{escape(mark.title)}</title></circle>'
+            f'<circle class="{mark.kind}" role="img" tabindex="0" cx="{axes.x(mark.x):.1f}" cy="{axes.y(mark.y):.1f}" '
+            f'r="{RADIUS[mark.kind]:g}" aria-label="{escape(mark.title)}"><title>{escape(mark.title)}</title></circle>'
         )
-    return _svg(title, body)
+    return _svg(f"{title}: {_spoken(marks, x_label, y_label, limits)}", body)
+
+
+def _limit(x: float, limit: float) -> str:
+    """A line at ``x`` of the picture, named at its foot, on the side where there is room."""
+    side, anchor = (-4, "end") if x > (LEFT + WIDTH - RIGHT) / 2 else (4, "start")
+    place = f'x="{x + side:.1f}" y="{HEIGHT - BOTTOM - 6}" text-anchor="{anchor}"'
+    return (
+        f'<line class="limit" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}"/>'
+        f'<text class="named" {place}>limit {limit:.4g}</text>'
+    )
+
+
+def _spoken(marks: Sequence[Mark], x_label: str, y_label: str, limits: Sequence[float]) -> str:
+    """What the picture shows, in numbers."""
+    xs, ys = [mark.x for mark in marks], [mark.y for mark in marks]
+    parts = [
+        f"{len(marks)} point{'s' * (len(marks) != 1)}",
+        f"{x_label} from {min(xs):.4g} to {max(xs):.4g}",
+        f"{y_label} from {min(ys):.4g} to {max(ys):.4g}",
+    ]
+    parts += [f"limits at {', '.join(f'{limit:.4g}' for limit in limits)}"] if limits else []
+    return ", ".join(parts)
 
 
 def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
-    """One line a name, with a legend."""
+    """One line a name, with a legend, as one SVG.
+
+    Args:
+        title: for those who hear the page.
+        series: points (x, y) by name; names without points are left out.
+        x_label: of the horizontal axis.
+        y_label: of the vertical axis.
+    """
     shown = {name: _thinned(points) for name, points in series.items() if points}
     every = [point for points in shown.values() for point in points]
     axes = _Axes([x for x, _ in every], [y for _, y in every], y_label)
-    body = axes.frame(x_label, y_label)
+    body, ends = axes.frame(x_label, y_label), list[str]()
     for number, (name, points) in enumerate(shown.items()):
         way = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in points)
         last = points[-1]
         said = f"{name}: {last[1]:.4g} at {last[0]:g}"
+        ends.append(said)
         body += f'<polyline class="line s{number % SERIES}" points="{way}"><title>{escape(said)}</title></polyline>'
         body += (
             f'<circle class="end s{number % SERIES}" role="img" tabindex="0" cx="{axes.x(last[0]):.1f}" '
             f'cy="{axes.y(last[1]):.1f}" r="3.5" aria-label="{escape(said)}"><title>{escape(said)}</title></circle>'
         )
-    return _svg(title, body) + _legend(list(shown))
+    return _svg(f"{title}: {y_label} by {x_label}; {'; '.join(ends)}", body) + _legend(list(shown))
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -148,7 +195,12 @@ def _legend(names: Sequence[str]) -> str:
 
 
 def bars(rows: Sequence[tuple[str, float, str, bool]], most: float) -> str:
-    """A table of (name, value, text, chosen) with a bar each, as long as its share of ``most``."""
+    """A table with a bar in each row.
+
+    Args:
+        rows: (name, value, text, chosen); the text is shown behind the bar.
+        most: the value of a bar of full length.
+    """
     lines_ = []
     for name, value, text, chosen in rows:
         share = 100 * max(0.0, min(1.0, value / most)) if most > 0 else 0.0

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
 from archwright.report.charts import Mark, scatter, signed_bars
 from archwright.runs.files import Json
 from archwright.runs.run import Run
-from archwright.search.answer import Answer
+from archwright.search.answer import Answer, LossRound, ScoredEnsemble
 
 MOST_TERMS = 14
 """Of a polynomial, the strongest ones are drawn; all are in ``artifacts/polynomial.csv``."""
 
 
 def insights(run: Run, answer: Answer) -> str:
-    """Sentences and charts; empty where the method says nothing of itself."""
-    sentences = [str(one) for one in answer.details.get("insights") or []]
+    """Sentences and charts as HTML; empty where the method says nothing of itself.
+
+    Args:
+        run: whose stages are read.
+        answer: of the run.
+    """
+    sentences = list(answer.insights)
     search = run.stage_result("search")
     weighed = search if isinstance(search, dict) and "tried" in search and "mu" in search else None
-    rounds, scored = answer.details.get("rounds"), answer.details.get("scored")
-    charts = _polynomial(rounds) if rounds else ""
+    charts = _polynomial(answer.loss_rounds) if answer.loss_rounds else ""
     if charts:
         sentences = sentences[:3]  # the chart has them all
     if weighed is not None:
         sentences.append(_weighing(weighed))
         charts += _history(weighed)
-    if scored:
-        sentences += _trade_off_sentences(scored, answer.details["estimated"])
-        charts += _trade_off(scored, answer.details["estimated"])
+    if answer.chosen_ensemble is not None:
+        sentences += _trade_off_sentences(answer.scored_ensembles, answer.chosen_ensemble)
+        charts += _trade_off(answer.scored_ensembles, answer.chosen_ensemble)
     listed = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
     return (f"<ul>{listed}</ul>" if listed else "") + charts
 
@@ -37,9 +40,9 @@ def insights(run: Run, answer: Answer) -> str:
 # --- a loss as a polynomial of what is on (CoNAS) ---
 
 
-def _polynomial(rounds: Sequence[Mapping[str, Json]]) -> str:
-    terms = rounds[0].get("terms", [])
-    rows = [(" and ".join(term["bits"]), float(term["coefficient"])) for term in terms[:MOST_TERMS]]
+def _polynomial(rounds: Sequence[LossRound]) -> str:
+    terms = rounds[0].terms
+    rows = [(" and ".join(term.bits), term.coefficient) for term in terms[:MOST_TERMS]]
     if not rows:
         return ""
     note = (
@@ -73,7 +76,7 @@ def _history(search: Mapping[str, Json]) -> str:
             accuracy,
             f"evaluation {number}: {accuracy:.2f} % with a relative mu of {10**log_mu:.3g}, "
             f"nu at quantile {quantile:.2f}",
-            accuracy == best,
+            "chosen" if accuracy == best else "point",
         )
         for number, log_mu, quantile, accuracy in known
     ]
@@ -84,30 +87,29 @@ def _history(search: Mapping[str, Json]) -> str:
 # --- good alone against different from each other (NESBS) ---
 
 
-def _trade_off_sentences(scored: Sequence[Mapping[str, Json]], chosen: Mapping[str, Json]) -> list[str]:
+def _trade_off_sentences(scored: Sequence[ScoredEnsemble], chosen: ScoredEnsemble) -> list[str]:
     alone = (
-        f"The chosen ensemble errs on {chosen['error']:.1f} % of the validation images with inherited weights; its "
-        f"members alone err on {chosen['ate']:.1f} % on average, and two of them disagree on {chosen['ppd']:.1f} %."
+        f"The chosen ensemble errs on {chosen.error:.1f} % of the validation images with inherited weights; its "
+        f"members alone err on {chosen.ate:.1f} % on average, and two of them disagree on {chosen.ppd:.1f} %."
     )
     found = [alone]
-    if chosen.get("delta") is not None and len(scored) > 1:
-        found.append(f"Of {len(scored)} ensembles, the one drawn with a repulsion of delta = {chosen['delta']:g} won.")
+    if chosen.delta is not None and len(scored) > 1:
+        found.append(f"Of {len(scored)} ensembles, the one drawn with a repulsion of delta = {chosen.delta:g} won.")
     return found
 
 
-def _trade_off(scored: Sequence[Mapping[str, Json]], chosen: Mapping[str, Json]) -> str:
+def _trade_off(scored: Sequence[ScoredEnsemble], chosen: ScoredEnsemble) -> str:
     """Each scored ensemble by its members' mean error and their disagreement."""
-    rows = [one for one in scored if math.isfinite(one["ate"]) and math.isfinite(one["ppd"])]
-    if len(rows) < 2:
+    if len(scored) < 2:
         return ""
     marks = []
-    for one in rows:
-        drawn = f"delta {one['delta']:g}: " if one["delta"] is not None else ""
+    for one in scored:
+        drawn = f"delta {one.delta:g}: " if one.delta is not None else ""
         said = (
-            f"{drawn}the ensemble errs on {one['error']:.1f} %, its members on {one['ate']:.1f} %, "
-            f"disagree on {one['ppd']:.1f} %"
+            f"{drawn}the ensemble errs on {one.error:.1f} %, its members on {one.ate:.1f} %, "
+            f"disagree on {one.ppd:.1f} %"
         )
-        marks.append(Mark(one["ppd"], one["ate"], said, one == chosen))
+        marks.append(Mark(one.ppd, one.ate, said, "chosen" if one == chosen else "point"))
     chart = scatter(
         "members' error against their disagreement", marks, "two members disagree (%)", "mean error of a member (%)"
     )

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from archwright.errors import ArchwrightError
-from archwright.references import is_local
 from archwright.report.folders import every_run
-from archwright.report.page import REPORT, diagnostics_section, duration, search_section, seconds_of_stages, title_of
+from archwright.report.page import REPORT, diagnostics_section, duration, search_section, title_of
+from archwright.report.story import Story
 from archwright.runs.files import Json, read_json
 from archwright.runs.progress import FILE as PROGRESS
 from archwright.runs.run import Run, told
 from archwright.search.answer import RESULT, Answer
-from archwright.search.configuration import ASK_AND_TELL
+from archwright.search.configuration import ASK_AND_TELL, imports
 
 MOST_RUNS = 200
 """The newest ones are listed."""
-MOST_LINES = 400
-"""Lines of the log that are sent."""
 UNREADABLE = (ArchwrightError, OSError, LookupError, TypeError, ValueError, AttributeError)
 """What reading a damaged run may raise; its header is checked, the rest of it is somebody's files."""
 
@@ -50,9 +47,9 @@ def _result(run: Run) -> str:
     return ", ".join(parts)
 
 
-def detail(run: Run) -> dict[str, Json]:
+def detail(run: Run, story: Story) -> dict[str, Json]:
     """Everything about one run: stages, bars, charts as HTML, log, and what can be done with it."""
-    status, events = run.status(), run.events()
+    status = run.status()
     study = run.configuration.get("evaluate") == ASK_AND_TELL
     return {
         "name": run.folder.name,
@@ -60,28 +57,21 @@ def detail(run: Run) -> dict[str, Json]:
         "title": title_of(run.configuration),
         "result": _result(run),
         "created": str(run.header["created"]).replace("T", " "),
-        "stages": _stages(run, events, status),
+        "stages": _stages(run, story, status),
         "bars": _bars(run) if status == "running" else [],
-        "charts": search_section(run, events) + diagnostics_section(events),
-        "log": [told(event) for event in events[-MOST_LINES:]],
+        "charts": search_section(run, story) + diagnostics_section(story),
+        "log": [told(event) for event in story.last],
         "report": REPORT,
         "stopping": status == "running" and run.stop_file.exists(),
         "can_stop": status == "running" and not study,
         "can_resume": status == "stopped" and not study,
-        "imports": imported(run.configuration),
+        "imports": imports(run.configuration),
     }
 
 
-def imported(configuration: Mapping[str, Json]) -> list[str]:
-    """Modules of a user that a resumed run would import, which the page says before it is resumed."""
-    texts = [str(configuration.get(name) or "") for name in ("space", "evaluate", "augment")]
-    return [text for text in texts if ":" in text and not is_local(text)]
-
-
-def _stages(run: Run, events: Sequence[Mapping[str, Json]], status: str) -> list[dict[str, Json]]:
-    """Each stage of the plan: done, at work or to do."""
-    spent = seconds_of_stages(events, time.time() if status == "running" else None)
-    current = next((event["name"] for event in reversed(events) if event["kind"] == "stage"), None)
+def _stages(run: Run, story: Story, status: str) -> list[dict[str, Json]]:
+    """Each stage of the run: done, at work or to do."""
+    spent, current = story.seconds(time.time() if status == "running" else None), story.stage
     rows = []
     for one in run.header.get("plan", []):
         name = one["name"]

@@ -1,12 +1,13 @@
 """The page of a run: what was asked, what was found, why, how to use it and how long everything took.
 
-A finished run is shown by its typed answer; a stopped or running one by its plan and events so far. Several runs are
-compared in one page. Everything a run says (names, paths, class names) is escaped.
+A finished run is shown by its typed answer; a stopped or running one by its list of stages and its events so far.
+Several runs are compared in one page. Everything a run says (names, paths, class names) is escaped.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -18,19 +19,23 @@ from archwright.analysis.drawing import draw_cells
 from archwright.analysis.drawing_stages import draw_stages
 from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError, InputError
+from archwright.references import DataRef, SpaceRef
 from archwright.report.charts import Mark, bars, lines, scatter
+from archwright.report.columns import accuracy_text, latency_text, model_note, model_table
+from archwright.report.front import cost_label, front_chart, has_all
 from archwright.report.insights import insights
+from archwright.report.story import Reader, Story
 from archwright.report.style import page
-from archwright.runs.files import Json, write_atomic
-from archwright.runs.run import Run
-from archwright.search.answer import Answer, Candidate
+from archwright.runs.files import Json, reading, write_atomic
+from archwright.runs.run import Run, resume_command
+from archwright.search.answer import Answer, Beside, Candidate
 from archwright.search.beside import CHANCE
-from archwright.search.configuration import Configuration
+from archwright.search.flags import command_of, only_in_memory
 from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Space
 from archwright.spaces.registry import spaces
 from archwright.spaces.staged import StagedSpace
-from archwright.spaces.width import PREFIX, Width
+from archwright.spaces.width import Width
 
 REPORT = "report.html"
 LARGEST_PICTURE = 400_000
@@ -38,42 +43,40 @@ LARGEST_PICTURE = 400_000
 LARGEST_PAGE = 2_000_000
 DRAWN = ("polynomial.png", "diagnostics.png")
 """Pictures of what the page draws itself; they are linked."""
-MOST_LINES = 6
-"""Trainings shown in one chart: the latest ones."""
-UNITS = {"latency_ms": "ms", "params": "parameters", "macs": "multiply-accumulates", "memory_bytes": "bytes"}
-
-
-HEIGHTS = {
-    "accuracy": "as tested",
-    "predicted_accuracy": "as predicted (the front is exact for the predictor)",
-    "validation_accuracy": "by validation accuracy",
-}
-"""What a front's accuracies may be, the best known first, and how the page says so."""
+WORDS = {"contributions.png": "bars of the accuracy that each design decision gains in every stage, with two errors"}
+"""What pictures show, for those who cannot see them; of others only the name is known."""
 
 
 def report_run(folder: Path) -> Path:
     """Write the page of the run in ``folder`` into it and return its path."""
     run = Run.open(folder)
     path = folder / REPORT
-    write_atomic(path, run_page(run).encode())
+    with reading(folder):
+        text = run_page(run)
+    write_atomic(path, text.encode())
     return path
 
 
 def report_comparison(folders: Sequence[Path], path: Path) -> Path:
-    """Write one page that compares finished runs."""
+    """Write one page that compares finished runs; its path.
+
+    Args:
+        folders: of the runs, two or more.
+        path: of the page.
+    """
     if len(folders) < 2:
         raise InputError("two or more runs to compare", str(len(folders)))
     runs = [Run.open(folder) for folder in folders]
-    write_atomic(path, comparison_page(runs, path).encode())
+    write_atomic(path, comparison_page(runs).encode())
     return path
 
 
-def run_page(run: Run) -> str:
-    """The document."""
+def run_page(run: Run, story: Story | None = None) -> str:
+    """The whole HTML page of a run, finished or not; ``story`` is what its events tell, where that is known already."""
     asked = run.configuration
     title = title_of(asked)
     answer = Answer.read(run.folder) if run.status() == "finished" else None
-    events = run.events()
+    story = Reader(run).read() if story is None else story
     parts = [f"<h1>{escape(title)}</h1>", _wish(asked)]
     parts += _found(run, answer) if answer is not None else [_under_way(run)]
     if answer is not None:
@@ -82,15 +85,15 @@ def run_page(run: Run) -> str:
             _members(answer),
             _beside(answer),
             _use(run, answer),
-            _front(answer),
+            section("The front" if answer.front else "Accuracy and cost", front_chart(answer)),
             _drawing(asked, answer),
         ]
         parts.append(section("Why", insights(run, answer)))
     parts += [
-        search_section(run, events),
-        diagnostics_section(events),
+        search_section(run, story),
+        diagnostics_section(story),
         _pictures(run),
-        _times(run, events),
+        _times(run, story),
         _asked(run),
     ]
     return page(escape(title), "".join(part for part in parts if part))
@@ -98,14 +101,13 @@ def run_page(run: Run) -> str:
 
 def title_of(asked: Mapping[str, Json]) -> str:
     """What was asked, in a few words; of a path the last part."""
-    source = str(asked.get("data") or asked.get("benchmark") or "")
-    kind, colon, path = source.rpartition(":")
-    shown = f"{kind}{colon}{Path(path).name}" if "/" in path else source
+    source = DataRef.parse(str(asked.get("data") or asked.get("benchmark") or ""))
+    shown = str(source if source.path is None else DataRef(source.kind, source.path.name))
     return f"{asked['method']} on {asked['space']}" + (f", {shown}" if shown else "") + f", seed {asked['seed']}"
 
 
 def section(title: str, body: str) -> str:
-    """A card."""
+    """A card of the page with ``title``, which is escaped, and ``body``, HTML; nothing where that is empty."""
     return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
 
 
@@ -130,7 +132,7 @@ def _found(run: Run, answer: Answer) -> list[str]:
     best = answer.best
     facts = []
     if best.latency_ms is not None:
-        facts.append(_fact("latency", f"{best.latency_ms:.3g} ms"))
+        facts.append(_fact("latency", latency_text(best.latency_ms)))
     if best.params is not None:
         facts.append(_fact("parameters", f"{best.params:,}"))
     if best.macs is not None:
@@ -144,8 +146,8 @@ def _found(run: Run, answer: Answer) -> list[str]:
         interval = f" (95 % interval {best.accuracy_interval[0]:.1f} to {best.accuracy_interval[1]:.1f})"
     own = best.accuracy_on == OWN_FUNCTION  # a score of the user's own is in no unit that we know
     accuracy = "not measured" if best.accuracy is None else f"{best.accuracy:.6g}" if own else f"{best.accuracy:.2f} %"
-    verdict = answer.details.get("verdict") or ""
-    said = f'<p class="warn">{escape(str(verdict))}</p>' if verdict else ""
+    style = ' class="warn"' if (answer.verdict or "").startswith("Warning") else ""
+    said = f"<p{style}>{escape(answer.verdict)}</p>" if answer.verdict else ""
     body = (
         f'<p class="big">{accuracy}</p><p class="soft">{escape(_on(best.accuracy_on) + interval)}</p>'
         f'<div class="facts">{"".join(facts)}</div>{said}'
@@ -171,67 +173,65 @@ def _under_way(run: Run) -> str:
     state = run.status()
     text = f"<p>This run is {state}: {len(done)} of {total or 'its'} stages are done.</p>"
     if state == "stopped":
-        text += f"<pre><code>archwright runs resume {escape(shlex.quote(str(run.folder.resolve())))}</code></pre>"
+        text += f"<pre><code>{escape(resume_command(run.folder.resolve()))}</code></pre>"
     return section("Not finished", text)
 
 
 def _models(answer: Answer) -> str:
-    """One row a limit."""
-    if len(answer.models) < 1:
+    """One row a model, with its files."""
+    if not answer.models:
         return ""
-    heads = ("limit", "test accuracy", "measured", "predicted", "parameters", "files")
-    rows = []
-    for one in answer.models:
-        limits = ", ".join(f"{limit:.4g} {UNITS.get(name, '')}" for name, limit in (one.limits or {}).items())
-        timed = one.measured_latency_ms
-        files = " ".join(_link(path, Path(path).name) for path in (one.onnx, one.model) if path)
-        cells = (
-            escape(limits),
-            _accuracy(one),
-            f"{timed.median_ms:.3g} ms (90 % in {timed.high_ms:.3g})" if timed else "",
-            f"{one.predicted_latency_ms:.3g} ms" if one.predicted_latency_ms is not None else "",
-            f"{one.params:,}" if one.params is not None else "",
-            files,
-        )
-        rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
-    return section("For each limit", f'<div class="wide">{table}</div>')
+    heads, texts = model_table(answer)
+    files = [" ".join(_link(path, Path(path).name) for path in (one.onnx, one.model) if path) for one in answer.models]
+    rows = [[*(escape(_unbroken(cell)) for cell in row), links] for row, links in zip(texts, files, strict=True)]
+    body = _table([*heads, "files"] if any(files) else heads, rows)
+    title = "For each limit" if any(one.limits for one in answer.models) else "Models"
+    return section(title, f'{body}<p class="soft">{escape(model_note(answer))}</p>')
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Of plain heads and of cells that are HTML; it scrolls sideways where the screen is narrow."""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="wide"><table class="rows"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def _members(answer: Answer) -> str:
     """What the members of an ensemble do alone and together."""
     if not answer.members or answer.best.accuracy is None:
         return ""
-    rows = [("all together", answer.best.accuracy, _accuracy(answer.best), True)]
+    rows = [("all together", answer.best.accuracy, _unbroken(accuracy_text(answer.best)), True)]
     for number, one in enumerate(answer.members, 1):
         size = f", {one.params:,} parameters" if one.params is not None else ""
-        rows.append((f"member {number}", one.accuracy or 0.0, _accuracy(one) + size, False))
-    known = answer.best.details or {}
-    words = {"ate": "mean error of a member", "ppd": "two members disagree", "ece": "calibration error"}
-    facts = "".join(_fact(text, f"{known[name]:.2f} %") for name, text in words.items() if name in known)
-    return section("Members", bars(rows, 100.0) + f'<div class="facts">{facts}</div>')
+        rows.append((f"member {number}", one.accuracy or 0.0, _unbroken(accuracy_text(one)) + size, False))
+    body, known = bars(rows, 100.0), answer.ensemble
+    if known is not None:
+        words = {"mean error of a member": known.ate, "two members disagree": known.ppd, "calibration error": known.ece}
+        facts = "".join(_fact(text, _percent(value)) for text, value in words.items())
+        body += f'<div class="facts">{facts}</div>'
+    return section("Members", body)
 
 
 def _percent(value: float) -> str:
     return f"{value:.2f}\N{NO-BREAK SPACE}%"
 
 
-def _accuracy(one: Candidate) -> str:
-    if one.accuracy is None:
-        return ""
-    if one.accuracy_on == OWN_FUNCTION:
-        return f"{one.accuracy:.6g}"
-    spread = f" ({one.accuracy_interval[0]:.1f} to {one.accuracy_interval[1]:.1f})" if one.accuracy_interval else ""
-    return f"{_percent(one.accuracy)}{spread}"
+def _how_good(one: Candidate | Beside) -> str:
+    """Accuracy, and the latency of what was timed."""
+    return _unbroken(", ".join(filter(None, (f"{one.accuracy:.2f} %", latency_text(one.latency_ms)))))
+
+
+def _unbroken(text: str) -> str:
+    """A text whose numbers stay on one line with their units."""
+    return re.sub(r"(?<=\d) (?=%|ms\b)", "\N{NO-BREAK SPACE}", text)
 
 
 def _beside(answer: Answer) -> str:
     """Simple things tried in the same time, with a bar each."""
     if not answer.beside or answer.best.accuracy is None:
         return ""
-    rows = [("this answer", answer.best.accuracy, _percent(answer.best.accuracy), True)]
-    rows += [(name, one.accuracy, _percent(one.accuracy), False) for name, one in answer.beside.items()]
+    every: dict[str, Candidate | Beside] = {"this answer": answer.best, **answer.beside}
+    rows = [(name, one.accuracy or 0.0, _how_good(one), one is answer.best) for name, one in every.items()]
     simple = "Simple things on the same images, in the time of one answer."
     note = f'<p class="soft">{simple if CHANCE in answer.beside else "On the same images."}</p>'
     return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
@@ -258,48 +258,6 @@ def _use(run: Run, answer: Answer) -> str:
     )
 
 
-def _front(answer: Answer) -> str:
-    """The front by latency (or parameters), with the chosen networks."""
-    everyone = [*answer.front, *answer.models]
-    axis = next((name for name in ("latency_ms", "params", "macs") if _has(everyone, name)), None)
-    height = next((name for name in HEIGHTS if _has(answer.front, name)), None)
-    if axis is None or height is None or len(answer.front) < 2:
-        return ""
-    trained = height == "validation_accuracy"  # what was tried on the way, beside what came of it
-    large = height if trained else "accuracy"
-    marks = [_mark(one, axis, height, False) for one in answer.front]
-    chosen = [_mark(one, axis, large, True) for one in answer.models if getattr(one, large) is not None]
-    points = answer.details.get("front_points", len(answer.front))
-    if trained:
-        note = "Small points: networks that were tried, with their cost then. Line: what none of all these beats."
-    else:
-        drawn = "" if points == len(answer.front) else f" {len(answer.front)} of them are drawn."
-        note = f"{points:,} networks that no other one beats in both, {HEIGHTS[height]}.{drawn}"
-    note += f" Large points: the chosen networks, {HEIGHTS[large]}." if chosen else ""
-    way = _undominated([*marks, *chosen] if trained else marks)
-    label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]
-    chart = scatter("accuracy against cost", [*marks, *chosen], label, "accuracy (%)", way)
-    return section("The front", f'{chart}<p class="soft">{note}</p>')
-
-
-def _undominated(marks: Sequence[Mark]) -> list[tuple[float, float]]:
-    """By rising cost, each higher than all that cost no more."""
-    found: list[tuple[float, float]] = []
-    for mark in sorted(marks, key=lambda one: (one.x, -one.y)):
-        if not found or mark.y > found[-1][1]:
-            found.append((mark.x, mark.y))
-    return found
-
-
-def _has(candidates: Sequence[Candidate], name: str) -> bool:
-    return bool(candidates) and all(getattr(one, name) is not None for one in candidates)
-
-
-def _mark(one: Candidate, axis: str, height: str, chosen: bool) -> Mark:
-    x, y = float(getattr(one, axis)), float(getattr(one, height))
-    return Mark(x, y, f"{x:,.4g} {UNITS[axis]}, {y:.2f} % {HEIGHTS[height]}: {one.architecture}", chosen)
-
-
 def _drawing(asked: Mapping[str, Json], answer: Answer) -> str:
     """Cells as graphs, of an ensemble each member's; other networks as their text."""
     return section("The network", "".join(_drawn(asked, one) for one in answer.members or [answer.best]))
@@ -317,7 +275,7 @@ def _drawn(asked: Mapping[str, Json], one: Candidate) -> str:
 
 def _picture(asked: Mapping[str, Json], text: str) -> str:
     """A drawing of what is made of cells or of stages; empty for other spaces, or ones that are not here."""
-    if str(asked["space"]).startswith(PREFIX):
+    if SpaceRef.parse(str(asked["space"])).kind == "width":
         return _thinned(text)
     try:
         space: Space[Any] = spaces.get(asked["space"])
@@ -337,58 +295,35 @@ def _thinned(text: str) -> str:
     return bars(rows, max(row[1] for row in rows)) if rows else ""
 
 
-def search_section(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
-    """Evaluations so far, and the trainings epoch by epoch."""
+def search_section(run: Run, story: Story) -> str:
+    """Evaluations so far, and the trainings epoch by epoch, as HTML.
+
+    Args:
+        run: whose evaluations are drawn.
+        story: what its events tell, with the losses of its trainings.
+    """
     body = ""
-    seen = _evaluations(run)
-    if len(seen) > 1:
-        best = [max(seen[: number + 1]) for number in range(len(seen))]
-        series = {
-            "each evaluation": list(enumerate(seen, 1)),
-            "best so far": list(enumerate(best, 1)),
-        }
+    if len(story.evaluations.points) > 1:
+        series = {"each evaluation": story.evaluations.points, "best so far": story.best.points}
         own = bool(run.configuration.get("evaluate"))
         body += lines("evaluations", series, "evaluation", "score" if own else "accuracy (%)")
-    trainings: dict[str, list[tuple[float, float]]] = {}
-    for event in events:
-        if event["kind"] == "epoch" and isinstance(event.get("loss"), int | float) and "epoch" in event:
-            which = [
-                str(value) for key, value in event.items() if isinstance(value, str) and key not in ("kind", "stage")
-            ]
-            name = " ".join([str(event.get("stage", "")), *which])
-            trainings.setdefault(name, []).append((event["epoch"] + 1, event["loss"]))
-    latest = dict(list(trainings.items())[-MOST_LINES:])
-    if any(len(points) > 1 for points in latest.values()):
-        hidden = len(trainings) - len(latest)
-        note = f'<p class="soft">{hidden} earlier trainings are not drawn.</p>' if hidden else ""
-        body += lines("training loss by epoch", latest, "epoch", "training loss") + note
+    losses = {name: curve.points for name, curve in story.trainings.items()}
+    if any(len(points) > 1 for points in losses.values()):
+        note = f'<p class="soft">{story.hidden:,} earlier trainings are not drawn.</p>' if story.hidden else ""
+        body += lines("training loss by epoch", losses, "epoch", "training loss") + note
     return section("The search", body)
 
 
-def _evaluations(run: Run) -> list[float]:
-    """Accuracies in the order in which they were recorded."""
-    path = run.folder / "items" / "search.jsonl"
-    if not path.is_file():
-        return []
-    results = run.items("search").done.values()
-    found = [one.get("accuracy") for one in results if isinstance(one, dict)]
-    return [float(value) for value in found if isinstance(value, int | float)]
-
-
-def diagnostics_section(events: Sequence[Mapping[str, Json]]) -> str:
+def diagnostics_section(story: Story) -> str:
     """What a differentiable search says of itself each epoch."""
-    records = {event["epoch"]: event for event in events if event["kind"] == "diagnostics"}
-    if len(records) < 2:
-        return ""
-    shares: dict[str, list[tuple[float, float]]] = {}
-    entropies: dict[str, list[tuple[float, float]]] = {}
-    for epoch, record in sorted(records.items()):
-        for name, state in record.get("cells", {}).items():
-            entropies.setdefault(name, []).append((epoch + 1, state["entropy"]))
-            if "skip_share" in state:
-                shares.setdefault(name, []).append((epoch + 1, state["skip_share"]))
-    body = lines("entropy of the decisions", entropies, "epoch", "entropy (nats)") if entropies else ""
-    body += lines("share of skip connections", shares, "epoch", "skip share") if shares else ""
+    body = ""
+    for title, curves, unit in (
+        ("entropy of the decisions", story.entropies, "entropy (nats)"),
+        ("share of skip connections", story.skip_shares, "skip share"),
+    ):
+        series = {name: curve.points for name, curve in curves.items()}
+        if any(len(points) > 1 for points in series.values()):
+            body += lines(title, series, "epoch", unit)
     return section("Diagnostics", body)
 
 
@@ -405,34 +340,21 @@ def _pictures(run: Run) -> str:
         room -= size
         kind = "png" if path.suffix == ".png" else "svg+xml"
         data = base64.b64encode(path.read_bytes()).decode()
+        words = escape(f"{name}: {WORDS.get(path.name, 'a plot of this run')}")
         found.append(
-            f'<figure class="drawing"><img class="plot" alt="{escape(name)}" src="data:image/{kind};base64,{data}">'
+            f'<figure class="drawing"><img class="plot" alt="{words}" src="data:image/{kind};base64,{data}">'
             f"<figcaption>{escape(name)}</figcaption></figure>"
         )
     return section("Plots", "".join(found))
 
 
-def _times(run: Run, events: Sequence[Mapping[str, Json]]) -> str:
+def _times(run: Run, story: Story) -> str:
     """Seconds of every stage, over all sessions."""
-    spent = seconds_of_stages(events)
+    spent = story.seconds()
     titles = {one["name"]: one["title"] for one in run.header.get("plan", [])}
     most = max(spent.values(), default=0.0)
     rows = [(titles.get(name, name), seconds, duration(seconds), False) for name, seconds in spent.items()]
     return section("Time", bars(rows, most) if rows else "")
-
-
-def seconds_of_stages(events: Sequence[Mapping[str, Json]], now: float | None = None) -> dict[str, float]:
-    """By name, over all sessions; a stage under way counts until ``now``, where that is given."""
-    spent: dict[str, float] = {}
-    current, since = "", 0.0
-    for event in events:
-        if event["kind"] in ("stage", "interrupted", "finished", "started"):
-            if current:
-                spent[current] = spent.get(current, 0.0) + event["time"] - since
-            current, since = (event["name"], event["time"]) if event["kind"] == "stage" else ("", 0.0)
-    if current and now is not None:
-        spent[current] = spent.get(current, 0.0) + max(0.0, now - since)
-    return spent
 
 
 def _asked(run: Run) -> str:
@@ -445,7 +367,7 @@ def _asked(run: Run) -> str:
         "Machine": header.get("machine", {}),
         "Data": {"fingerprint": header.get("fingerprint") or "none"},
     }
-    body = f"<pre><code>{escape(command_of(run.configuration))}</code></pre>"
+    body = _command(run)
     for name, values in tables.items():
         rows = "".join(
             f'<tr><th scope="row">{escape(str(key))}</th><td><code>{escape(str(value))}</code></td></tr>'
@@ -456,29 +378,13 @@ def _asked(run: Run) -> str:
     return section("Asked", f'<p class="soft">{escape(where)}</p>{body}')
 
 
-def command_of(configuration: Mapping[str, Json]) -> str:
-    """The command that asks for the same search again."""
-    words = ["archwright", "search", str(configuration["method"])]
-    for name, info in Configuration.model_fields.items():
-        value = configuration.get(name)
-        if name in ("method", "limits", "options") or value is None:
-            continue
-        if name == "space" or value != info.get_default(call_default_factory=True):
-            words += _flag(name, value)
-    for name, value in configuration.get("limits", {}).items():
-        for one in value if isinstance(value, list) else [value]:
-            words += _flag(name, one)
-    for name, value in configuration.get("options", {}).items():
-        if value is not None:
-            words += _flag(name, value)
-    return shlex.join(words)
-
-
-def _flag(name: str, value: Json) -> list[str]:
-    flag = name.replace("_", "-")
-    if isinstance(value, bool):
-        return [f"--{flag}" if value else f"--no-{flag}"]
-    return [f"--{flag}", f"{value}"]
+def _command(run: Run) -> str:
+    """What asks for the same again, where a command can."""
+    named = only_in_memory(run.configuration)
+    if named:
+        own = escape(", ".join(named))
+        return f"<p>Asked by a program, with objects of its own ({own}): no command asks for the same.</p>"
+    return f"<pre><code>{escape(command_of(run.configuration))}</code></pre>"
 
 
 def duration(seconds: float) -> str:
@@ -493,37 +399,34 @@ def duration(seconds: float) -> str:
 # --- several runs ----------------------------------------------------------------------------------------------------
 
 
-def comparison_page(runs: Sequence[Run], path: Path) -> str:
-    """A table and a chart of several finished runs; links are relative to the page where they can be."""
+def comparison_page(runs: Sequence[Run]) -> str:
+    """The HTML page with a table and a chart of several finished runs; it links to their own pages."""
     unfinished = [str(run.folder) for run in runs if run.status() != "finished"]
     if unfinished:
         raise InputError("finished runs to compare", ", ".join(unfinished), "archwright runs resume continues them.")
-    answers = {run.folder.name: Answer.read(run.folder) for run in runs}
+    folders = [run.folder.resolve() for run in runs]
+    if len(set(folders)) < len(folders):
+        raise InputError("different runs to compare", ", ".join(str(run.folder) for run in runs))
+    answers = [(run.folder.name, Answer.read(run.folder)) for run in runs]
     heads = ("run", "method", "space", "data", "seed", "accuracy", "latency", "parameters", "time")
     rows = []
-    for run, (name, answer) in zip(runs, answers.items(), strict=True):
+    for run, (name, answer) in zip(runs, answers, strict=True):
         best = answer.best
         link = f'<a href="{escape(str(run.folder.resolve() / REPORT))}">{escape(name)}</a>'
         texts = (answer.method, answer.space, answer.data or "", str(answer.seed))
-        numbers = (
-            _accuracy(best),
-            f"{best.latency_ms:.3g} ms" if best.latency_ms is not None else "",
-            f"{best.params:,}" if best.params is not None else "",
-            duration(answer.seconds),
-        )
-        rows.append(f"<tr><td>{link}</td>{''.join(f'<td>{escape(one)}</td>' for one in (*texts, *numbers))}</tr>")
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
-    shown = [(name, answer.best) for name, answer in answers.items() if answer.best.accuracy is not None]
+        size = f"{best.params:,}" if best.params is not None else ""
+        numbers = (accuracy_text(best), latency_text(best.latency_ms), size, duration(answer.seconds))
+        rows.append([link, *(escape(_unbroken(text)) for text in (*texts, *numbers))])
+    table = _table(heads, rows)
+    shown = [(name, answer.best) for name, answer in answers if answer.best.accuracy is not None]
     chart = ""
     for axis in ("latency_ms", "params"):
-        if len(shown) > 1 and _has([best for _, best in shown], axis):
+        if len(shown) > 1 and has_all([best for _, best in shown], axis):
             marks = [
-                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {_accuracy(best)}", True)
+                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {accuracy_text(best)}", "chosen")
                 for name, best in shown
             ]
-            label = "latency (ms)" if axis == "latency_ms" else UNITS[axis]
-            chart = scatter("accuracy against cost", marks, label, "accuracy (%)")
+            chart = scatter("accuracy against cost", marks, cost_label(axis), "accuracy (%)")
             break
     title = f"{len(runs)} searches compared"
     return page(title, f"<h1>{title}</h1>{section('Found', table)}{section('Accuracy and cost', chart)}")

@@ -8,60 +8,70 @@ looks for; resuming starts a process by a list of arguments.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.types import ASGIApp
 
-from archwright.errors import ArchwrightError, InputError
+from archwright.errors import InputError
 from archwright.report.folders import NotHereError, artifact, open_run
 from archwright.report.guard import Guard
 from archwright.report.live import UNREADABLE, detail, overview
+from archwright.report.looks import Looks, Readers
 from archwright.report.page import REPORT, run_page
+from archwright.report.patience import ImpatientProtocol
 from archwright.report.resuming import Resumer
 from archwright.report.style import CSS, POLICY, SCRIPT
 from archwright.runs.files import Json
-from archwright.runs.run import told
+from archwright.runs.run import Run, told
 from archwright.search.engine import stop
+from archwright.terminal import visible
 
 HOST = "127.0.0.1"
 PARTS = Path(__file__).parent / "dashboard"
 SECONDS_A_LOOK = 1.0
-"""Least time between two looks at the files for one page; a look may take a tenth of the time at most."""
+"""Least time between two looks at the files for all pages; a look may take a tenth of the time at most."""
 SECONDS_A_SIGN = 15.0
 """After so long without news a line is sent all the same, so that a browser that went away is noticed."""
 
 
 def dashboard(root: Path, port: int, token: str, closing: Callable[[], bool] = lambda: False) -> ASGIApp:
-    """The guarded application for the runs in ``root``."""
+    """The guarded application for the runs of a folder.
+
+    Args:
+        root: the folder.
+        port: that it listens on; requests for another host are refused.
+        token: the secret that a browser must bring.
+        closing: whether streams should end because the server does.
+    """
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     root = root.resolve()
-    resumer = Resumer()
-    _add_pages(app, root)
+    resumer, readers = Resumer(), Readers(root)
+    _add_pages(app, root, readers)
     _add_actions(app, root, resumer)
+    looks = Looks(lambda name: overview(root) if name is None else _look(readers, name, resumer), SECONDS_A_LOOK)
 
     @app.get("/api/stream")
     async def stream(request: Request) -> Response:
         name = request.query_params.get("run")
-        news = _news(lambda: _look(root, name, resumer), closing)
-        return StreamingResponse(news, media_type="text/event-stream")
+        kinds = {"runs": None, "run": name} if name else {"runs": None}
+        return StreamingResponse(_news(looks, kinds, closing), media_type="text/event-stream")
 
-    @app.exception_handler(ArchwrightError)
     def refused(_request: Request, error: Exception) -> Response:
-        return JSONResponse({"error": str(error)}, 404 if isinstance(error, NotHereError) else 409)
+        return JSONResponse({"error": visible(str(error))}, 404 if isinstance(error, NotHereError) else 409)
 
+    for kind in UNREADABLE:  # of a damaged run, by whatever its files lack
+        app.add_exception_handler(kind, refused)
     return Guard(app, port, token)
 
 
-def _add_pages(app: FastAPI, root: Path) -> None:
+def _add_pages(app: FastAPI, root: Path, readers: Readers) -> None:
     """Everything that only reads."""
 
     @app.get("/")
@@ -79,11 +89,12 @@ def _add_pages(app: FastAPI, root: Path) -> None:
     @app.get("/runs/{name}/" + REPORT)
     def report(name: str) -> Response:
         # Written anew: what lies in the folder may be somebody else's page.
-        return HTMLResponse(run_page(open_run(root, name)), headers={"Content-Security-Policy": POLICY})
+        with readers.story(name) as (run, story):
+            return HTMLResponse(run_page(run, story), headers={"Content-Security-Policy": POLICY})
 
     @app.get("/runs/{name}/log.txt")
     def log(name: str) -> Response:
-        return PlainTextResponse("".join(told(event) + "\n" for event in open_run(root, name).events()))
+        return StreamingResponse(_log(open_run(root, name)), media_type="text/plain")
 
     @app.get("/runs/{name}/artifacts/{path:path}")
     def file(name: str, path: str) -> Response:
@@ -108,35 +119,48 @@ def _add_actions(app: FastAPI, root: Path, resumer: Resumer) -> None:
         return {"said": "Starting; the first stage follows in a few seconds."}
 
 
-def _look(root: Path, name: str | None, resumer: Resumer) -> dict[str, Json]:
-    """What a page shows now: all runs and, where one is chosen, that one."""
-    found: dict[str, Json] = {"runs": overview(root)}
-    if name:
-        try:
-            run = detail(open_run(root, name))
-            if run["status"] == "stopped" and resumer.starting(name):
-                run |= {"status": "starting", "can_resume": False}
-            found["run"] = {**run, "failure": resumer.failure(name) if run["status"] == "stopped" else ""}
-        except UNREADABLE as error:
-            found["run"] = {"name": name, "status": "damaged", "title": name, "failure": str(error)}
-    return found
+def _log(run: Run) -> Iterator[str]:
+    """A line an event, and why it ends where one cannot be read."""
+    try:
+        for event in run.each_event():
+            yield told(event) + "\n"
+    except UNREADABLE as error:
+        yield f"{error}\n"
 
 
-async def _news(look: Callable[[], dict[str, Json]], closing: Callable[[], bool]) -> AsyncIterator[str]:
-    """Server-sent events: at first everything, then what has changed."""
+def _look(readers: Readers, name: str, resumer: Resumer) -> dict[str, Json]:
+    """What a page shows of a run now."""
+    try:
+        with readers.story(name) as (run, story):
+            shown = detail(run, story)
+    except UNREADABLE as error:
+        return {"name": name, "status": "damaged", "title": name, "failure": str(error)}
+    if shown["status"] == "stopped" and resumer.starting(name):
+        shown |= {"status": "starting", "can_resume": False}
+    return {**shown, "failure": resumer.failure(name) if shown["status"] == "stopped" else ""}
+
+
+async def _news(looks: Looks, kinds: Mapping[str, str | None], closing: Callable[[], bool]) -> AsyncIterator[str]:
+    """Server-sent events: at first everything, then what has changed.
+
+    Args:
+        looks: what is to be shown.
+        kinds: of events: the run of each, or None for all runs.
+        closing: whether the server ends.
+    """
     before: dict[str, str] = {}
     sent = time.monotonic()
     while not closing():
         begin = time.monotonic()
-        for kind, value in (await run_in_threadpool(look)).items():
-            text = json.dumps(value)
+        for kind, name in kinds.items():
+            text = await looks.text(name)
             if before.get(kind) != text:
                 before[kind], sent = text, begin
                 yield f"event: {kind}\ndata: {text}\n\n"
         if begin - sent > SECONDS_A_SIGN:
             sent = begin
             yield ": still here\n\n"
-        await asyncio.sleep(max(SECONDS_A_LOOK, 9 * (time.monotonic() - begin)))
+        await asyncio.sleep(SECONDS_A_LOOK)
 
 
 def listening(port: int) -> socket.socket:
@@ -154,7 +178,13 @@ def listening(port: int) -> socket.socket:
 
 
 def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
-    """Serve the runs in ``root`` until Ctrl-C; ``say`` gets the address with its secret."""
+    """Serve the runs in ``root`` until Ctrl-C.
+
+    Args:
+        root: folder with runs.
+        port: to listen on; 0 takes a free one.
+        say: gets the address with its secret.
+    """
     if not root.is_dir():
         do = "Search first, or set ARCHWRIGHT_RUNS to your runs folder."
         raise InputError("a folder with runs", f"{root}, which is no folder", do)
@@ -163,6 +193,7 @@ def serve(root: Path, port: int, say: Callable[[str], None]) -> None:
         app = dashboard(root, number, token, lambda: server.should_exit)
         config = uvicorn.Config(app, log_level="error", access_log=False, proxy_headers=False, server_header=False)
         config.ws, config.timeout_graceful_shutdown = "none", 3
+        config.http = ImpatientProtocol
         server = uvicorn.Server(config)
         say(f"Dashboard of {root.resolve()}: http://{HOST}:{number}/?token={token}")
         server.run(sockets=[found])

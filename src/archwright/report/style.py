@@ -26,8 +26,8 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .facts div span { display: block; color: var(--soft); font-size: .85rem; }
 .warn { border-left: 4px solid var(--warn); padding-left: .8rem; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .95rem; } th, td { text-align: left; padding: .3rem .9rem .3rem 0;
-  border-bottom: 1px solid var(--line); vertical-align: top; } td.number { text-align: right; }
-th { font-weight: 600; } .bars { width: 100%; } .barcell { width: 55%; }
+  border-bottom: 1px solid var(--line); vertical-align: top; } .rows th, .rows td { white-space: nowrap; }
+th { font-weight: 600; } .bars { width: 100%; } .bars th { min-width: 7rem; } .barcell { width: 55%; }
 .bar { display: inline-block; height: .8rem; background: var(--soft); border-radius: 3px; }
 .chosen-bar { background: var(--accent); } .raise-bar { background: var(--s1); }
 .middle { background: linear-gradient(var(--line), var(--line)) center / 1px 100% no-repeat; }
@@ -39,6 +39,9 @@ a { color: var(--accent); } .drawing { border-radius: 6px; margin: 0; overflow-x
 .drawing img, .plot { max-width: 100%; } .chart { width: 100%; max-width: 46rem; min-width: 22rem; height: auto; }
 .chart text { fill: var(--soft); font-size: 12px; } .grid { stroke: var(--line); stroke-width: 1; }
 .point { fill: var(--soft); opacity: .75; } .chosen { fill: var(--accent); stroke: var(--card); stroke-width: 2; }
+.chart .named { paint-order: stroke; stroke: var(--card); stroke-width: 5px; }
+.beside { fill: var(--card); stroke: var(--s1); stroke-width: 2.5; }
+.limit { stroke: var(--s1); stroke-width: 1.5; stroke-dasharray: 2 4; }
 .front { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 4 3; }
 .line { fill: none; stroke-width: 2; } .s0 { stroke: var(--s0); fill: var(--s0); }
 .s1 { stroke: var(--s1); fill: var(--s1); }
@@ -83,11 +86,21 @@ POLICY = f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-
 """The browser lets a page load nothing and run no script but ours, whatever the files of its run say."""
 
 
+GENERATOR = '<meta name="generator" content="Archwright">'
+"""In the head of every page that we write."""
+MARK = GENERATOR.encode()
+
+
 def page(title: str, body: str) -> str:
-    """A whole document without outside parts; ``title`` and ``body`` are HTML."""
-    return (
+    """A whole document without outside parts; ``title`` and ``body`` are HTML.
+
+    Names of files that are no UTF-8 are shown with their escapes.
+    """
+    text = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"{GENERATOR}"
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{title}</title><style>{CSS}</style></head><body><main>{body}</main><script>{SCRIPT}</script></body></html>"
     )
+    return text.encode(errors="backslashreplace").decode()

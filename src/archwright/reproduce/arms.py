@@ -22,9 +22,15 @@ Accuracies = dict[str, NDArray[np.float64]]
 def run_arms(
     settings: Settings, folder: Path, arms: Sequence[str], seeds: int, shared: Json, work: Callable[[Json, Stop], Json]
 ) -> Accuracies:
-    """What ``work`` returns as ``accuracies``; the first arm is whole before the others start, which build on it.
+    """Accuracies of every arm, (seeds, limits); the first arm is whole before the others start, which build on it.
 
-    The name of ``folder`` is the data set's. ``shared`` is the payload of all items beside arm, seed and folder.
+    Args:
+        settings: executor and progress.
+        folder: of what is finished; its name is the data set's.
+        arms: their names.
+        seeds: number of seeds of each arm.
+        shared: payload of all items beside arm, seed and folder.
+        work: of an item; returns ``accuracies``.
     """
     own = {"folder": str(folder), **shared}
     payloads = {f"{arm} seed {seed}": {"arm": arm, "seed": seed, **own} for arm, seed in product(arms, range(seeds))}
@@ -39,13 +45,19 @@ def run_arms(
 
 
 def row_of(label: str, values: NDArray[np.float64]) -> Row:
-    """Test accuracy over seeds, (seeds,); empty where nothing of an arm keeps the limit."""
+    """A row called ``label`` of test accuracies ``values`` (seeds,); empty where nothing of an arm keeps the limit."""
     known = not np.isnan(values).any()
     return Row.of(label, "% on test", None, values.tolist()) if known else Row(label, "% on test", None, None)
 
 
 def limit_rows(name: str, arm: str, values: NDArray[np.float64]) -> list[Row]:
-    """A row a limit of an arm's accuracies, (seeds, limits)."""
+    """A row a limit, of the accuracies of one arm.
+
+    Args:
+        name: of the data set.
+        arm: name of the arm.
+        values: (seeds, limits), in percent.
+    """
     return [row_of(f"{arm} {name} limit {number}", own) for number, own in enumerate(values.T, 1)]
 
 

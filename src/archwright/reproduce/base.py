@@ -20,7 +20,7 @@ from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
 from archwright.registry import Entry, Registry
-from archwright.runs.files import Json, write_json
+from archwright.runs.files import Json, save_figure, write_json
 from archwright.runs.progress import Progress
 from archwright.runs.run import runs_root
 from archwright.runs.stop import raise_on_signals
@@ -107,6 +107,7 @@ reproductions = Registry(
     Entry("thesis-7.2", "archwright.reproduce.thesis7_topology:table_7_2", "width, depth, trace, kappa of known cells"),
     Entry("thesis-4.1", f"{_THESIS4}:table_4_1", "published cells and their widest adaptations: parameters, error"),
     Entry("thesis-4.2", f"{_THESIS4}:table_4_2", "width and depth of published cells and their random variants"),
+    Entry("thesis-4.3.3", f"{_THESIS4}:theorems_4_3_3", "theorems 4.3 and 4.4 on random linear cells, one corrected"),
     Entry("thesis-fig4.3", f"{_THESIS4}:figure_4_3", "convergence of DARTS' cell and variants of its connections"),
     Entry("thesis-fig4.4", f"{_THESIS4}:figure_4_4", "the same under other learning rates"),
     Entry("thesis-fig4.5", f"{_THESIS4}:figure_4_5", "convergence of variants of the operations"),
@@ -136,7 +137,14 @@ class Row:
 
     @classmethod
     def of(cls, label: str, unit: str, paper: float | None, values: Sequence[float]) -> Row:
-        """Mean and standard deviation of ``values``; the deviation of one value is None."""
+        """A row with mean and standard deviation; the deviation of one value is None.
+
+        Args:
+            label: of the row.
+            unit: of its numbers.
+            paper: the number that was published, if any.
+            values: ours, one a seed or draw.
+        """
         deviation = float(np.std(values, ddof=1)) if len(values) > 1 else None
         return cls(label, unit, paper, float(np.mean(values)), deviation)
 
@@ -190,9 +198,11 @@ class Settings:
 
     def images_note(self) -> str:
         """Which images those are, in words."""
-        spec = self.images().spec
+        images = self.images()
         return (
-            "images: Gaussian noise (no CIFAR-10 here)" if spec.startswith("random") else f"images: {Path(spec).name}"
+            "images: Gaussian noise (no CIFAR-10 here)"
+            if images.source.kind == "random"
+            else f"images: {Path(images.spec).name}"
         )
 
 
@@ -221,7 +231,12 @@ DECLARED: dict[Study, Needs] = {}
 
 
 def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
-    """Declare what a study reads: every registered one has this decorator, and a test says which one has not."""
+    """Declare what a study reads: every registered one has this decorator, and a test says which one has not.
+
+    Args:
+        tables: benchmarks that must be there.
+        images: whether it reads images.
+    """
 
     def declare(study: Study) -> Study:
         DECLARED[study] = Needs(tables, images)
@@ -238,6 +253,10 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     """Run one reproduction, write ``result.json`` and ``plot.png`` in its folder, and return its JSON.
 
     Ctrl-C or a termination signal ends it, and its workers, at once: items and runs are recorded as they are finished.
+
+    Args:
+        name: of the reproduction.
+        settings: folder, seeds, images, executor and progress.
     """
     study: Study = reproductions.get(name)
     if settings.only is not None and name not in SEVERAL:
@@ -266,7 +285,13 @@ def folder_of(name: str) -> Path:
 
 
 def plot_rows(rows: Sequence[Row], title: str, path: Path) -> None:
-    """Ours (with deviation) and the paper's number for every row, as points on one line a row, grouped by unit."""
+    """Ours (with deviation) and the paper's number for every row, as points on one line a row, grouped by unit.
+
+    Args:
+        rows: of the table.
+        title: of the picture.
+        path: of the image.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -294,6 +319,5 @@ def plot_rows(rows: Sequence[Row], title: str, path: Path) -> None:
         axis.set_ylim(-0.7, len(shown) - 0.3)
     figure.suptitle(f"{title}: ours (blue, with deviation) and the paper's (red cross)", fontsize=9)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)

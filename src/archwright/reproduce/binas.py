@@ -21,7 +21,7 @@ from archwright.data.request import load_data
 from archwright.predictors.staged import StagedEstimate, pool_estimates
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import read_json
+from archwright.runs.files import read_json, save_figure
 from archwright.search.answer import Answer
 from archwright.solvers import Solution, StagedChoice, StagedProblem, evolution, frank_wolfe, milp, pareto
 from archwright.solvers.synthetic import synthetic_problem
@@ -42,7 +42,13 @@ JUDGED = 500
 
 
 def outcomes(problem: StagedProblem, choices: StagedChoice, rng: np.random.Generator) -> Floats:
-    """100 where the image is classified correctly, else 0: a coin with the sub-network's accuracy."""
+    """100 where the image is classified correctly, else 0, (n,): a coin with the sub-network's accuracy.
+
+    Args:
+        problem: whose values are the true accuracies, in percent.
+        choices: n sub-networks, one an image.
+        rng: throws the coins.
+    """
     return np.where(100 * rng.random(len(choices)) < problem.evaluate(choices)[0], 100.0, 0.0)
 
 
@@ -53,15 +59,26 @@ def spread_problem(seed: int) -> StagedProblem:
 
 
 def pooled(problem: StagedProblem, rows: int, rng: np.random.Generator, centred: bool) -> StagedEstimate:
-    """All terms from one pool of ``rows`` images, each with its own sub-network."""
+    """All terms from one pool of images, each with its own sub-network.
+
+    Args:
+        problem: whose values are the true accuracies, in percent.
+        rows: images of the pool.
+        rng: draws sub-networks and outcomes.
+        centred: whether the terms are centred; else eq. 3 on the pool.
+    """
     choices = problem.sample(rows, rng)
     return pool_estimates(choices, outcomes(problem, choices, rng), centred, problem.shape[2])
 
 
 def separate(problem: StagedProblem, rows: int, rng: np.random.Generator, single_path: bool = False) -> StagedEstimate:
-    """Eq. 3 as published: ``rows`` images shared by the 256 measurements, each with one decision held.
+    """Eq. 3 as published: images shared by the 256 measurements, each with one decision held.
 
-    With ``single_path`` a hundred images in a row go through the same sub-network.
+    Args:
+        problem: whose values are the true accuracies, in percent.
+        rows: images, all in all.
+        rng: draws sub-networks and outcomes.
+        single_path: whether a hundred images in a row go through the same sub-network.
     """
     stages, blocks, configurations = problem.shape
     each = max(1, rows // (1 + sum(len(d) for d in problem.depths) + stages * blocks * configurations))
@@ -141,8 +158,7 @@ def _plot_curves(taus: dict[str, Floats], path: Path) -> None:
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)
 
 
@@ -210,7 +226,7 @@ def finished_search(settings: Settings) -> Answer:
 
 
 def search_scale(settings: Settings, result: Answer) -> str:
-    """At which size the search ran, in words."""
+    """At which size the search ran, in words: ``settings`` say which images, ``result`` their size."""
     size = (result.best.scale or {})["image_size"]
     return f"{settings.images_note()}, {size} px, {SEARCH['epochs']} + {SEARCH['supernet_epochs']} epochs, one seed"
 
@@ -274,7 +290,7 @@ def binas_fig6(settings: Settings) -> Outcome:
             known = error if np.isfinite(error) else None
             rows.append(Row(f"{name}, stage {stage}", "points", None, gain, known))
     notes = [
-        *result.details["insights"],
+        *result.insights,
         "the deviation is the standard error; the paper prints bars, no numbers",
         "in the paper depth, expansion and squeeze-excite gain more in later stages, and larger kernels least of all",
     ]

@@ -4,7 +4,7 @@ All arms share one latency table, one table of training steps and one number of 
 turned into steps by the table, so that a busy machine costs no arm anything. What an arm chooses by is the validation
 part; rows are on the test part, means over seeds.
 
-- BINAS: the fast plan, all limits together;
+- BINAS: the fast strategy, all limits together;
 - uniform: plain networks of one depth and one width number in all stages, all of the grid that keep the loosest limit;
 - random: as many random networks as BINAS trained, evenly over the limits;
 - evolution: as many, each a mutation of the best so far within its limit;
@@ -24,16 +24,14 @@ from pathlib import Path
 
 import numpy as np
 
+from archwright.costs.clock import middle_round
+from archwright.costs.device_table import TableResult
 from archwright.costs.measure import Stopwatch
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
-from archwright.methods.binas.fast import FastPlan
-from archwright.methods.binas.latency import middle_round
-from archwright.methods.binas.method import Binas
-from archwright.methods.binas.plan import STEP, Plan
-from archwright.methods.binas.tables import TableResult
-from archwright.methods.binas.trunk import Trunk
+from archwright.methods.binas import Binas
+from archwright.methods.binas.grow import STEP, Grow, Shares
 from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, row_of, run_arms
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
@@ -47,6 +45,8 @@ from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.engine import reopened, resume
 from archwright.search.jobs import measure as accuracy_of
+from archwright.search.method import Method
+from archwright.search.trained import networks_of
 from archwright.spaces.compact import CompactArchitecture
 from archwright.tables.locate import shared_data
 from archwright.training import train
@@ -98,7 +98,12 @@ def binas_compare(settings: Settings) -> Outcome:
 
 
 def bench_rows(name: str, accuracies: Accuracies) -> list[Row]:
-    """A row an arm and limit, and one of the mean over the limits."""
+    """A row an arm and limit, and one of the mean over the limits.
+
+    Args:
+        name: of the data set.
+        accuracies: by arm, (seeds, limits), in percent.
+    """
     rows = []
     for arm, values in accuracies.items():
         rows += [*limit_rows(name, arm, values), row_of(f"{arm} {name} mean", values.mean(1))]
@@ -106,7 +111,13 @@ def bench_rows(name: str, accuracies: Accuracies) -> list[Row]:
 
 
 def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> list[str]:
-    """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error."""
+    """The limits in milliseconds, and how BINAS stands beside each arm: the mean difference and its standard error.
+
+    Args:
+        bench: images and seconds of training.
+        limits: in milliseconds.
+        accuracies: by arm, (seeds, limits), in percent; NaN where nothing of the arm keeps the limit.
+    """
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
     notes = [f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"]
     for arm, values in accuracies.items():
@@ -123,31 +134,43 @@ def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> li
 
 
 def prepared(folder: Path, bench: Bench) -> Path:
-    """A run with the tables of ``bench`` and the plan of its seconds; measured once."""
+    """The ``folder`` of a run with the tables of ``bench`` and the shares of its seconds; measured once."""
     values = {"method": "binas", "space": "compact", "data": bench.data, "image_size": bench.image_size, "threads": 1}
     configuration = Configuration(**values, options={"verify": False})
     exists = (folder / "run.json").exists()
     device = Device.choose("cpu", 1)
     run = Run.open(folder) if exists else Run.create(folder, configuration.model_dump(), device.describe())
     method = Binas(Context(configuration, run, device))
-    plan = method.plan
-    assert isinstance(plan, FastPlan)
+    strategy = growing(method)
     run.event("started", threads=1)
     if run.stage_result("table") is None:
-        run.finish_stage("table", method.tables.make().model_dump(mode="json"))
+        run.finish_stage("table", strategy.table.make(strategy.limits_without).model_dump(mode="json"))
     if run.stage_result("plan") is None:
-        shared = equal_time(plan.make(), bench.seconds, len(TIMES_PLAIN))
+        shared = equal_time(strategy.plan(), bench.seconds, len(TIMES_PLAIN))
         run.finish_stage("plan", shared.model_dump(mode="json"))
     if not run.items("plain").done:
         data = method.context.task.data
         shape = (data.image_channels, data.image_size, data.image_size)
-        watch = Stopwatch(PlainNetwork(data), shape, method.tables.timing)
+        watch = Stopwatch(PlainNetwork(data), shape, strategy.table.timing)
         run.items("plain").record("latency_ms", middle_round(watch).median_ms)
     return folder
 
 
-def equal_time(plan: Plan, seconds: float, limits: int) -> Plan:
-    """``plan`` with these seconds for candidates and answers together; the plain network beside is another arm."""
+def growing(method: Method) -> Grow:
+    """The strategy of a search by the fast plan."""
+    assert isinstance(method, Binas)
+    assert isinstance(method.strategy, Grow)
+    return method.strategy
+
+
+def equal_time(plan: Shares, seconds: float, limits: int) -> Shares:
+    """Shares of these seconds for candidates and answers together; the plain network beside is another arm.
+
+    Args:
+        plan: shares as they were measured.
+        seconds: of training, all in all.
+        limits: answers that they are for.
+    """
     return plan.model_copy(update={"seconds": seconds, "limits": limits, "beside": False})
 
 
@@ -162,7 +185,12 @@ def limits_of(plan_run: Path) -> list[float]:
 
 
 def run_arm(payload: Json, stop: Stop) -> Json:
-    """Work item: the test accuracy of one arm at every limit, and what it trained."""
+    """Work item: the test accuracy in percent of one arm at every limit, and what it trained.
+
+    Args:
+        payload: ``folder``, ``seed``, ``arm``, a :class:`Bench`, ``limits`` and ``plain_ms`` in milliseconds.
+        stop: asked at every step of the other arms' trainings.
+    """
     folder, seed, arm = Path(payload["folder"]), payload["seed"], payload["arm"]
     search_folder = folder / f"binas-{seed}"
     if arm == "BINAS":
@@ -227,28 +255,19 @@ class Others:
     earlier: Mapping[str, Json] = field(default_factory=dict)
 
     @cached_property
-    def method(self) -> Binas:
-        """The search."""
-        method = reopened(Run.open(self.folder), self.stop, Progress())
-        assert isinstance(method, Binas)
-        return method
+    def grow(self) -> Grow:
+        """The search: its plan, its problem, and what it trained."""
+        return growing(reopened(Run.open(self.folder), self.stop, Progress()))
 
-    @cached_property
-    def fast(self) -> FastPlan:
-        """Its plan."""
-        plan = self.method.plan
-        assert isinstance(plan, FastPlan)
-        return plan
-
-    @cached_property
-    def trunk(self) -> Trunk:
-        """Its problem, and what it trained."""
-        return self.fast.trunk(self.fast.plan)
+    @property
+    def context(self) -> Context:
+        """The context of the search whose tables they share."""
+        return self.grow.context
 
     @property
     def count(self) -> int:
         """Networks that the search trained."""
-        return len(self.trunk.trained())
+        return len(networks_of(self.context.run))
 
     def run(self, arm: str) -> Json:
         """The arm's test accuracy at every limit: of the best on validation within it."""
@@ -259,7 +278,7 @@ class Others:
 
     def uniform(self) -> list[Tried]:
         """The grid of plain networks that keep the loosest limit; all have the same time."""
-        space = self.fast.space
+        space = self.grow.space
         grid = [space.plain(depth, width) for depth, width in product(space.depths, range(space.most_widths))]
         fitting = [one for one in grid if self.costs(one)["latency_ms"] <= self.limits[-1]]
         return [self.tried(one, self.seconds / len(fitting)) for one in fitting]
@@ -271,13 +290,13 @@ class Others:
 
     def evolution(self) -> list[Tried]:
         """As many: the first for each limit is random, the next ones are mutations of the best within it."""
-        space, found = self.fast.space, list[Tried]()
+        space, found = self.grow.space, list[Tried]()
         for number in range(self.count):
             limit = self.limits[number % len(self.limits)]
             within = [one for one in found if one.latency_ms <= limit]
             child = self.drawn(limit, number)
             if number >= len(self.limits) and within:
-                rng = self.method.context.rng("evolution", number)
+                rng = self.context.rng("evolution", number)
                 parent = space.parse(max(within, key=_better).architecture)
                 mutants = (space.mutate(parent, rng) for _ in range(TRIES))
                 child = next((one for one in mutants if self.fits(one, limit)), child)
@@ -287,49 +306,51 @@ class Others:
     def control(self) -> list[Tried]:
         """The answer of the tightest limit, from scratch for all of the time."""
         tightest = resume(self.folder).models[0]
-        return [self.tried(self.fast.space.parse(tightest.architecture), self.seconds)]
+        return [self.tried(self.grow.space.parse(tightest.architecture), self.seconds)]
 
     def plain(self) -> float:
         """Test accuracy of the plain network."""
         if "plain" not in self.log.done:
-            data, context = self.method.context.task.data, self.method.context
-            steps = max(1, round(1000 * self.seconds / self.fast.plan.plain_step_ms))
+            context, data = self.context, self.context.task.data
+            steps = max(1, round(1000 * self.seconds / self.grow.shares.plain_step_ms))
             seed = context.configuration.seed
-            plain = PlainTraining(self.fast.recipe, steps, self.fast.augment, seed, context.device.name, stop=self.stop)
+            plain = PlainTraining(
+                self.grow.recipe, steps, self.grow.augment(data), seed, context.device.name, stop=self.stop
+            )
             self.log.record("plain", train_plain(data, plain)["accuracy"])
         return float(self.log.done["plain"])
 
     # --- networks ---
 
     def costs(self, architecture: CompactArchitecture) -> dict[str, float]:
-        """Predicted, by resource."""
-        found = self.trunk.problem.evaluate(self.fast.space.to_choice(architecture))[1]
+        """What a network is predicted to take, by resource."""
+        found = self.grow.problem.evaluate(self.grow.space.to_choice(architecture))[1]
         return {name: float(cost) for name, cost in found.items()}
 
     def fits(self, architecture: CompactArchitecture, limit: float) -> bool:
-        """Whether it keeps the limit and can be trained in the time."""
+        """Whether ``architecture`` is predicted to keep ``limit`` milliseconds and can be trained in the time."""
         costs = self.costs(architecture)
-        return costs["latency_ms"] <= limit and costs[STEP] <= self.fast.plan.longest_step_ms
+        return costs["latency_ms"] <= limit and costs[STEP] <= self.grow.shares.longest_step_ms
 
     def drawn(self, limit: float, number: int) -> CompactArchitecture:
-        """A random network that fits."""
-        rng, space = self.method.context.rng("drawn", number), self.fast.space
+        """A random network that fits ``limit`` milliseconds, another one for each ``number``."""
+        rng, space = self.context.rng("drawn", number), self.grow.space
         found = next((one for one in (space.sample(rng) for _ in range(TRIES)) if self.fits(one, limit)), None)
         if found is None:
             raise InfeasibleError(f"no random network within {limit} ms was found in {TRIES} draws.")
         return found
 
     def tried(self, architecture: CompactArchitecture, seconds: float) -> Tried:
-        """A network after so many seconds of training; kept."""
+        """The network of ``architecture`` after ``seconds`` of training, in steps by the table; kept."""
         key, costs = f"{architecture} {seconds:.3f}", self.costs(architecture)
         if key not in self.log.done and key in self.earlier:
             self.log.record(key, self.earlier[key])
         if key not in self.log.done:
-            context, fast = self.method.context, self.fast
-            network = self.trunk.new_network(architecture)
-            steps = Steps(self.trunk.batches(key), fast.plan.steps(seconds, costs[STEP]))
-            train(network, steps, fast.recipe, seed=context.configuration.seed, stop=self.stop)
-            losses, right = self.trunk.outcomes(network)
+            context, grow = self.context, self.grow
+            network, size = grow.new_network(str(architecture)), grow.space.scale.image_size
+            steps = Steps(grow.trainer.batches(key, size), grow.shares.steps(seconds, costs[STEP]))
+            train(network, steps, grow.recipe, seed=context.configuration.seed, stop=self.stop)
+            losses, right = grow.trainer.outcomes(network, size)
             test = accuracy_of(network, context.task.data, "test", context.device.name)
             one = Tried(
                 str(architecture), costs["latency_ms"], float(losses.mean()), 100 * float(right.mean()), test.percent

@@ -1,15 +1,15 @@
 """BINAS from pretrained weights beside simpler ways to use them, at three latency limits on few images.
 
-All arms of a data set share one latency table and one plan: the stated seconds of training are turned into steps by
-steps that are timed once, so that a busy machine costs no arm anything. The limits: the whole network at 96 px keeps
-the first, at 128 px the third, and the second is half way between. All arms from pretrained weights choose among what
-keeps a limit by the same rule, on the validation part; rows are on the test part.
+All arms of a data set share one latency table and one count of steps: the stated seconds of training are turned into
+steps by steps that are timed once, so that a busy machine costs no arm anything. The limits: the whole network at 96 px
+keeps the first, at 128 px the third, and the second is half way between. All arms from pretrained weights choose among
+what keeps a limit by the same rule, on the validation part; rows are on the test part.
 
 - ours: the search, all limits together;
 - resolution: the whole network at each of the sizes, fine-tuned from the same start for an equal share of the seconds
   that ours trained for; a limit gets the best within it;
 - frozen: logistic regression on the frozen network's features, the best size within the limit;
-- scratch: the fast plan without pretrained weights, in as many seconds and one minute more for its tables.
+- scratch: the fast strategy without pretrained weights, in as many seconds and one minute more for its tables.
 
 Every arm of every seed is kept when it is finished, and the command goes on from there.
 """
@@ -24,28 +24,29 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from archwright.costs.clock import MARGIN
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InputError, unknown_name
 from archwright.export import has_onnx
-from archwright.methods.binas.latency import MARGIN
-from archwright.methods.binas.method import Binas
-from archwright.methods.binas.pretrained import MOST_PATIENCE, PretrainedPlan, preferred
-from archwright.methods.binas.sizes import SizedTables
+from archwright.methods.binas import Binas
+from archwright.methods.binas.around import MOST_PATIENCE, Around, preferred
 from archwright.pretrained import DEFAULT
 from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import Json, write_atomic
+from archwright.runs.files import Json, atomic_file
 from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
+from archwright.search.budget import Pace
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.engine import reopened, resume
+from archwright.search.engine import reopened
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method
+from archwright.search.trained import networks_of
 from archwright.tables.locate import shared_data
 from archwright.training import train
 
@@ -79,7 +80,13 @@ def binas_pretrained(settings: Settings) -> Outcome:
 
 
 def arm_notes(name: str, limits: list[float], accuracies: Accuracies) -> list[str]:
-    """The limits, and how ours stands beside each arm at each of them: the mean difference and its standard error."""
+    """The limits, and how ours stands beside each arm at each of them: the mean difference and its standard error.
+
+    Args:
+        name: of the data set.
+        limits: in milliseconds.
+        accuracies: by arm, (seeds, limits), in percent; NaN where nothing of the arm keeps the limit.
+    """
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
     notes = [f"{name}: at most {SECONDS[name]:g} s of training an arm and seed; limits {shown}"]
     for arm, values in accuracies.items():
@@ -95,7 +102,12 @@ def arm_notes(name: str, limits: list[float], accuracies: Accuracies) -> list[st
 
 
 def written(name: str, folder: Path) -> str:
-    """The images of that name, written once: the folder of examples/photo_folder.py, or fewer of CIFAR-10."""
+    """A reference to images that are written once into ``folder``.
+
+    Args:
+        name: ``photos`` for the folder of examples/photo_folder.py; any other for fewer images of CIFAR-10.
+        folder: where they are written.
+    """
     archive = shared_data("cifar10_10k2k.npz")
     if archive is None:
         raise InputError(
@@ -108,23 +120,27 @@ def written(name: str, folder: Path) -> str:
         for label, number in product(range(PHOTO_CLASSES), range(PHOTOS_EACH)):
             path = folder / "images" / str(names[label]) / f"{number:03d}.jpg"
             if not path.exists():
-                path.parent.mkdir(parents=True, exist_ok=True)
                 photo = Image.fromarray(images[np.flatnonzero(labels == label)[number]])
-                photo.resize((PHOTO_SIDE, PHOTO_SIDE), Image.Resampling.BICUBIC).save(path, quality=92)
+                with atomic_file(path) as file:
+                    photo.resize((PHOTO_SIDE, PHOTO_SIDE), Image.Resampling.BICUBIC).save(file, "JPEG", quality=92)
         return f"folder:{folder / 'images'}"
     path = folder / "images.npz"
     if not path.exists():
         chosen = np.concatenate([np.flatnonzero(labels == label)[:CIFAR_EACH] for label in range(len(names))])
         part = {"x_train": images[chosen], "y_train": labels[chosen], "class_names": np.array(names)}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_name("aside.npz")
-        np.savez(aside, **part, x_test=test[0][:CIFAR_TEST], y_test=test[1][:CIFAR_TEST])
-        aside.rename(path)
+        with atomic_file(path) as file:
+            np.savez(file, **part, x_test=test[0][:CIFAR_TEST], y_test=test[1][:CIFAR_TEST])
     return f"npz:{path}"
 
 
 def configured(data: str, seed: int, limits: list[float]) -> Configuration:
-    """The search of one seed; what is timed is the table, once for all."""
+    """The search of one seed; what is timed is the table, once for all.
+
+    Args:
+        data: reference to the images.
+        seed: of the search.
+        limits: in milliseconds; empty for none.
+    """
     backend = "onnxruntime" if has_onnx() else "eager"
     return Configuration(
         method="binas",
@@ -138,41 +154,52 @@ def configured(data: str, seed: int, limits: list[float]) -> Configuration:
 
 
 def prepared(folder: Path, data: str, seconds: float) -> list[float]:
-    """A run with the latency table and the plan of these seconds of training, measured once, and its limits."""
+    """The limits in milliseconds of a run that has the latency table and the counted steps; measured once.
+
+    Args:
+        folder: of the run.
+        data: reference to its images.
+        seconds: of training, that the steps are counted from.
+    """
     device = Device.choose("cpu", 1)
     if not (folder / "run.json").exists():
         Run.create(folder, configured(data, 0, []).model_dump(), device.describe())
     run = Run.open(folder)
-    tables = tuning(Binas(Context(Configuration(**run.configuration), run, device))).tables
+    strategy = tuning(Binas(Context(Configuration(**run.configuration), run, device)))
     if run.stage_result("table") is None:
-        run.finish_stage("table", tables.made(list(BETWEEN), [], busy=False).model_dump(mode="json"))
-    small, large = (whole_ms(tables, size) / MARGIN for size in BETWEEN)
+        run.finish_stage("table", strategy.table.made(list(BETWEEN), list).model_dump(mode="json"))
+    small, large = (whole_ms(strategy, size) / MARGIN for size in BETWEEN)
     limits = [round(small, 4), round((small + large) / 2, 4), round(large, 4)]
     if run.stage_result("plan") is None:
-        plan = tuning(Binas(Context(configured(data, 0, limits), run, device)))
-        counted = plan.counted(plan.timed_steps(), seconds, MOST_PATIENCE)
+        strategy = tuning(Binas(Context(configured(data, 0, limits), run, device)))
+        pace = Pace(device, strategy.trainer.recipe.batch_size)
+        counted = strategy.counted(strategy.timed_steps(pace), seconds, MOST_PATIENCE)
         run.finish_stage("plan", counted.model_dump(mode="json"))
     return limits
 
 
-def whole_ms(tables: SizedTables, size: int) -> float:
-    """Milliseconds of the whole network at a size, by the table."""
-    space = tables.space(size)
-    return tables.costs(size).cost(space.to_choice(space.heaviest()), "latency_ms")
+def whole_ms(strategy: Around, size: int) -> float:
+    """Milliseconds of the whole network at ``size`` pixels a side, by the table of ``strategy``."""
+    return strategy.whole_costs(size)["latency_ms"]
 
 
-def tuning(method: Method) -> PretrainedPlan:
-    """The plan of a search from pretrained weights."""
+def tuning(method: Method) -> Around:
+    """The strategy of a search from pretrained weights."""
     assert isinstance(method, Binas)
-    assert isinstance(method.plan, PretrainedPlan)
-    return method.plan
+    assert isinstance(method.strategy, Around)
+    return method.strategy
 
 
 # --- arms -------------------------------------------------------------------------------------------------------------
 
 
 def run_arm(payload: Json, stop: Stop) -> Json:
-    """Work item: the test accuracy of one arm at every limit."""
+    """Work item: the test accuracy in percent of one arm at every limit.
+
+    Args:
+        payload: ``folder``, ``data``, ``seed``, ``arm``, ``limits`` in milliseconds, and ``seconds`` of training.
+        stop: asked at every step of the arms that use the weights otherwise.
+    """
     folder, seed, arm = Path(payload["folder"]), payload["seed"], payload["arm"]
     ours = folder / f"ours-{seed}"
     if arm == ARMS[0]:
@@ -184,20 +211,25 @@ def run_arm(payload: Json, stop: Stop) -> Json:
 
 
 def searched(folder: Path, planned: Path, payload: Json) -> Answer:
-    """The search of a seed, with the table and the plan of all seeds."""
-    if not (folder / "run.json").exists():
-        asked = configured(payload["data"], payload["seed"], payload["limits"])
-        Run.create(folder, asked.model_dump(), Device.choose("cpu", 1).describe())
-    run = Run.open(folder)
-    write_atomic(run.artifact("latency.json"), (planned / "artifacts" / "latency.json").read_bytes())
-    for stage in ("table", "plan"):
-        if run.stage_result(stage) is None:
-            run.finish_stage(stage, Run.open(planned).stage_result(stage))
-    return resume(folder)
+    """The search of a seed, with the table and the counted steps of all seeds.
+
+    Args:
+        folder: of its run.
+        planned: folder of the run that has the table and the counted steps.
+        payload: ``data``, ``seed`` and ``limits`` in milliseconds.
+    """
+    asked = configured(payload["data"], payload["seed"], payload["limits"])
+    settings = asked.model_dump(include={"data", "seed", "threads", "limits"})
+    return finished(folder, "binas", **settings, options={**asked.options, "plan_from": str(planned)})
 
 
 def scratch(folder: Path, payload: Json) -> list[float | None]:
-    """Without pretrained weights."""
+    """Test accuracy in percent, limit by limit, of the fast strategy without pretrained weights.
+
+    Args:
+        folder: of its run.
+        payload: ``data``, ``seed``, ``limits`` in milliseconds, and ``seconds`` of training.
+    """
     found = finished(
         folder,
         "binas",
@@ -227,15 +259,15 @@ class Others:
     stop: Stop
 
     @cached_property
-    def plan(self) -> PretrainedPlan:
-        """Of the search."""
+    def ours(self) -> Around:
+        """The strategy of the finished search, opened again."""
         return tuning(reopened(Run.open(self.folder), self.stop, Progress()))
 
     def run(self, arm: str) -> list[float | None]:
         """The arm's test accuracy at every limit: of the size that is preferred within it, if there is one."""
-        sizes, images = self.plan.tables.result.sizes, len(self.plan.context.task.data.validation)
+        sizes, images = self.ours.table.result.sizes, len(self.ours.context.task.data.validation)
         made = {size: self.frozen(size) if arm == "frozen" else self.tuned(size, len(sizes)) for size in sizes}
-        milliseconds = {size: whole_ms(self.plan.tables, size) for size in sizes}
+        milliseconds = {size: whole_ms(self.ours, size) for size in sizes}
         found: list[float | None] = []
         for limit in self.limits:
             fits = [size for size in sizes if milliseconds[size] <= limit]
@@ -245,7 +277,7 @@ class Others:
 
     def seconds(self) -> float:
         """That ours trained for, all in all, by timed steps."""
-        plan, trained = self.plan.plan, self.plan.tuner.trained()
+        plan, trained = self.ours.steps, networks_of(self.ours.context.run)
         tuned = [plan.step_ms[one.image_size] for name, one in trained.items() if name.startswith("tuned-")]
         return (plan.trunk_steps * plan.step_ms[plan.trunk_size] + plan.tuned_steps * sum(tuned)) / 1000
 
@@ -254,18 +286,23 @@ class Others:
         return self._kept(f"frozen {size}", size, 0)
 
     def tuned(self, size: int, sizes: int) -> tuple[float, float]:
-        """The same of the whole network, fine-tuned for its share of the seconds."""
-        steps = max(1, round(1000 * self.seconds() / sizes / self.plan.plan.step_ms[size]))
+        """Validation and test accuracy, in percent, of the whole network, fine-tuned for its share of the seconds.
+
+        Args:
+            size: of the images, in pixels a side.
+            sizes: how many share the seconds that ours trained for.
+        """
+        steps = max(1, round(1000 * self.seconds() / sizes / self.ours.steps.step_ms[size]))
         return self._kept(f"tuned {size} for {steps}", size, steps)
 
     def _kept(self, key: str, size: int, steps: int) -> tuple[float, float]:
         if key not in self.log.done:
-            tuner, context = self.plan.tuner, self.plan.context
-            network, device = tuner.load(f"floor-{size}"), context.device.name
+            trainer, context = self.ours.trainer, self.ours.context
+            network, device = trainer.load(f"floor-{size}"), context.device.name
             if steps:
-                batches, seed = Steps(tuner.batches(f"resolution {size}", size), steps), context.configuration.seed
-                train(network, batches, tuner.recipe, seed=seed, device=device, stop=self.stop)
+                batches, seed = Steps(trainer.batches(f"resolution {size}", size), steps), context.configuration.seed
+                train(network, batches, trainer.recipe, seed=seed, device=device, stop=self.stop)
             parts = ("validation", "test")
-            self.log.record(key, [accuracy_of(network, tuner.data(size), part, device).percent for part in parts])
+            self.log.record(key, [accuracy_of(network, trainer.data(size), part, device).percent for part in parts])
         validation, test = self.log.done[key]
         return float(validation), float(test)

@@ -14,12 +14,12 @@ Correlation = Callable[[NDArray[np.float64], NDArray[np.float64]], float]
 
 
 def pearson(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Linear correlation of two samples (n,)."""
+    """Linear correlation of the samples ``first`` (n,) and ``second`` (n,)."""
     return float(np.corrcoef(first, second)[0, 1])
 
 
 def kendall(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Kendall's tau-b of two samples (n,): concordant minus discordant pairs, with the correction for ties."""
+    """Kendall's tau-b of ``first`` (n,) and ``second`` (n,): concordant less discordant pairs, corrected for ties."""
     return float(kendalltau(first, second).statistic)
 
 

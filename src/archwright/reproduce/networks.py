@@ -52,21 +52,39 @@ class SmallScale:
         return f"{self.channels} channels, {self.cells} cells a stage, {self.image_size} px, batch {self.batch_size}"
 
     def request(self, settings: Settings, metrics: tuple[str, ...], seed: int) -> ScoreRequest:
-        """One draw at this scale."""
+        """One draw at this scale.
+
+        Args:
+            settings: say the images.
+            metrics: names of the scores.
+            seed: of the draw.
+        """
         return ScoreRequest(
             metrics, settings.images(), self.channels, self.cells, self.image_size, self.batch_size, seed=seed
         )
 
 
 def cell_scores(settings: Settings, cells: Sequence[Cell101], request: ScoreRequest) -> Scores:
-    """Scores of NAS-Bench-101 cells in one draw; cached."""
+    """Scores of NAS-Bench-101 cells in one draw; cached.
+
+    Args:
+        settings: cache, executor and progress.
+        cells: what is scored.
+        request: metrics, images, scale and seed.
+    """
     request.check(load_data(request.data))
     rows = _run(settings, score_cells, cells, request, CHUNK)
     return combine(find_proxies(request.metrics), rows[:, None, :])
 
 
 def pair_scores(settings: Settings, pairs: Sequence[CellPair], request: ScoreRequest) -> Scores:
-    """Scores of any DARTS-style cells in one draw; cached."""
+    """Scores of any DARTS-style cells in one draw; cached.
+
+    Args:
+        settings: cache, executor and progress.
+        pairs: what is scored.
+        request: metrics, images, scale and seed.
+    """
     request.check(load_data(request.data))
     rows = _run(settings, score_pairs, pairs, request, PAIRS_CHUNK)
     return combine(find_proxies(request.metrics), rows[:, None, :])
@@ -79,12 +97,24 @@ def cell_traces(
 
     A column is ``exact`` (||Theta||_tr with one backward pass an example, eq. 6.4), ``sum`` (squared gradients of the
     examples' losses, left of eq. 6.6) or a number b (gradient of the mini-batch of the first b examples, eq. 6.7).
+
+    Args:
+        settings: cache, executor and progress.
+        cells: what is measured.
+        request: images, scale and seed.
+        columns: kinds of trace.
     """
     return _run(settings, trace_cells, cells, request, CHUNK, columns=list(columns))
 
 
 def trace_of_201(settings: Settings, cells: Sequence[Cell201], request: ScoreRequest) -> NDArray[np.float64]:
-    """Mini-batch trace (eq. 6.7) of NAS-Bench-201 cells in one draw, (cells,); cached."""
+    """Mini-batch trace (eq. 6.7) of NAS-Bench-201 cells in one draw, (cells,); cached.
+
+    Args:
+        settings: cache, executor and progress.
+        cells: what is measured.
+        request: images, scale and seed.
+    """
     return _run(settings, trace_stacked, cells, request, STACKED_CHUNK)
 
 
@@ -106,14 +136,24 @@ def _run(
 
 
 def score_pairs(payload: Json, stop: Stop) -> Json:
-    """Work item: all metrics of some pairs of cells, as rows."""
+    """Work item: all metrics of some pairs of cells, as rows.
+
+    Args:
+        payload: cells and request, as JSON.
+        stop: not looked at; a chunk takes seconds.
+    """
     request, batch, scale = _drawn(payload)
     pairs = [parse_cell_pair(text) for text in payload["cells"]]
     return scored_pairs(pairs, batch, request, scale, request.seed)
 
 
 def score_cells(payload: Json, stop: Stop) -> Json:
-    """Work item: all metrics of some cells, as rows."""
+    """Work item: all metrics of some cells, as rows.
+
+    Args:
+        payload: cells and request, as JSON.
+        stop: not looked at; a chunk takes seconds.
+    """
     request, (images, labels), scale = _drawn(payload)
     networks = (build_network(parse_cell101(text), scale) for text in payload["cells"])
     scores = score(
@@ -128,7 +168,12 @@ def score_cells(payload: Json, stop: Stop) -> Json:
 
 
 def trace_cells(payload: Json, stop: Stop) -> Json:
-    """Work item: the traces of some cells, as rows; all columns see the same weights."""
+    """Work item: the traces of some cells, as rows; all columns see the same weights.
+
+    Args:
+        payload: cells, columns and request, as JSON.
+        stop: not looked at; a chunk takes seconds.
+    """
     request, (images, labels), scale = _drawn(payload)
     rows = []
     for text in payload["cells"]:
@@ -139,7 +184,14 @@ def trace_cells(payload: Json, stop: Stop) -> Json:
 
 
 def one_trace(network: nn.Module, images: Tensor, labels: Tensor, column: str) -> float:
-    """One entry of :func:`cell_traces`: images (m, C, H, W), labels (m,)."""
+    """One entry of :func:`cell_traces`.
+
+    Args:
+        network: with the weights of the draw.
+        images: (m, C, H, W).
+        labels: (m,).
+        column: kind of trace.
+    """
     if column == "exact":
         layers, *_ = record_module(network, images, labels, needs=("logit",), ntk="exact")
         return float(sum(trace_norm(layer_kernel(layer)) for layer in layers))
@@ -149,7 +201,12 @@ def one_trace(network: nn.Module, images: Tensor, labels: Tensor, column: str) -
 
 
 def trace_stacked(payload: Json, stop: Stop) -> Json:
-    """Work item: the mini-batch trace of some NAS-Bench-201 cells."""
+    """Work item: the mini-batch trace of some NAS-Bench-201 cells.
+
+    Args:
+        payload: cells and request, as JSON.
+        stop: not looked at; a chunk takes seconds.
+    """
     request, (images, labels), scale = _drawn(payload)
     operations = np.array([NASBENCH201.parse(text).operations for text in payload["cells"]])
     small = ProxyScale(request.channels, request.cells, scale.classes)

@@ -119,14 +119,19 @@ def proxies_201(settings: Settings) -> Outcome:
 
 
 def sample_of(settings: Settings, total: int) -> NDArray[np.int64]:
-    """The architectures that correlations are over: all, or as many as asked for."""
+    """The architectures that correlations are over: all of ``total``, or as many as ``settings`` ask for."""
     if settings.architectures is None or settings.architectures >= total:
         return np.arange(total)
     return np.sort(np.random.default_rng(0).choice(total, settings.architectures, replace=False))
 
 
 def all_scores(settings: Settings, seed: int) -> Scores:
-    """Scores of all classes in draw ``seed``: in the first by all metrics, then by those that the combinations need."""
+    """Scores of all classes: in the first draw by all metrics, then by those that the combinations need.
+
+    Args:
+        settings: images, cache, executor and progress.
+        seed: number of the draw.
+    """
     cells, member = classes()
     wanted = np.unique(member[sample_of(settings, len(member))])
     deep = ScoreRequest(metrics=BLOCKWISE, data=settings.images(), seed=seed, **DEEP)  # type: ignore[arg-type]
@@ -177,9 +182,15 @@ def predictions(scores: Scores) -> dict[str, NDArray[np.float64]]:
 def paired_interval(
     first: NDArray[np.float64], second: NDArray[np.float64], accuracy: NDArray[np.float64], resamples: int = 500
 ) -> tuple[float, float]:
-    """By how much ``first`` correlates more with ``accuracy`` than ``second``, all (n,): 2.5 and 97.5 % of a bootstrap.
+    """By how much one score correlates more with the accuracy than another: 2.5 and 97.5 % of a bootstrap.
 
     Spearman's; the networks are drawn with replacement, the same for both scores.
+
+    Args:
+        first: score, (n,).
+        second: score, (n,).
+        accuracy: (n,).
+        resamples: of the bootstrap.
     """
     rng, found = np.random.default_rng(0), []
     for _ in range(resamples):
@@ -190,7 +201,7 @@ def paired_interval(
 
 
 def interval_rows(label: str, intervals: list[tuple[float, float]]) -> list[Row]:
-    """A row for each end of the intervals, one interval a draw."""
+    """A row called ``label`` for each end of ``intervals``, one interval a draw."""
     ends = zip(("lower", "upper"), zip(*intervals, strict=True), strict=True)
     return [Row.of(f"{label}, {end} end of 95 %", "Spearman", None, list(values)) for end, values in ends]
 
@@ -203,7 +214,16 @@ def searches(
     table: CompactTable,
     seed: int,
 ) -> dict[str, Cell201]:
-    """What is found by the best score alone, by evaluating its first ones, and by HNAS boosting it."""
+    """What is found by the best score alone, by evaluating its first ones, and by HNAS boosting it.
+
+    Args:
+        cells: A of them, the pool.
+        scores: of the pool; ``swap`` tells dead cells.
+        kappa: (A,).
+        consensus: (A,), the score that ranks.
+        table: of accuracies.
+        seed: of the boosting.
+    """
     live = np.array([NASBENCH201.is_connected(cell) for cell in cells]) & (scores["swap"] > 0)
     pool, quality = [cell for cell, keep in zip(cells, live, strict=True) if keep], consensus[live]
     ranked = [pool[index] for index in np.argsort(-quality)[:EVALUATIONS]]
@@ -291,7 +311,14 @@ def proxies_darts(settings: Settings) -> Outcome:
 def darts_predictions(
     settings: Settings, cells: list[CellPair], accuracy: NDArray[np.float64], seed: int
 ) -> dict[str, NDArray[np.float64]]:
-    """By the name of the score, the predicted quality of every cell in draw ``seed``, (A,), higher is better."""
+    """By the name of the score, the predicted quality of every cell, (A,), higher is better.
+
+    Args:
+        settings: images, cache, executor and progress.
+        cells: A of them.
+        accuracy: (A,), by which HNAS' trade-off is chosen.
+        seed: number of the draw.
+    """
     costs = [cost_cells(pair, Scale(16, 8)) for pair in cells]
     values = np.array([[cost.params, cost.macs] for cost in costs], dtype=np.float64)
     counted = Scores(("params", "macs"), np.array([1, 1]), values, np.zeros_like(values))
@@ -306,7 +333,13 @@ def darts_predictions(
 
 
 def best_trade_off(scores: Scores, metric: str, accuracy: NDArray[np.float64]) -> NDArray[np.float64]:
-    """HNAS' score with the mu and nu of a grid that correlate most, as in Table 7.5: an upper bound, (A,)."""
+    """HNAS' score with the mu and nu of a grid that correlate most, as in Table 7.5: an upper bound, (A,).
+
+    Args:
+        scores: with the metric and kappa, of A cells.
+        metric: name of the first term.
+        accuracy: (A,).
+    """
     objective = make_objective(scores, metric, "square")
     grid = product(np.linspace(*LOG_MU, 13), np.linspace(0.1, 1.0, 10))
     tried = [-objective.values(log_mu, quantile) for log_mu, quantile in grid]

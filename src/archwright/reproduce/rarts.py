@@ -26,7 +26,7 @@ from archwright.analysis.bilevel import (
 from archwright.execution.base import Item, run_items
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.runs.files import Json, read_json, write_json
+from archwright.runs.files import Json, read_json, save_figure, write_json
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.spaces.nasbench201 import NASBENCH201
@@ -113,7 +113,7 @@ LARGE_SETTINGS: dict[str, Any] = {**COMMON_4, "image_size": 16, "cells": 1, "sea
 
 
 def few_images(images: int, augment: bool) -> dict[str, Any]:
-    """Settings of a search on ``images`` of each half, always as many steps."""
+    """Settings of a search on ``images`` of each half, always as many steps, with ``augment`` or without."""
     epochs = max(1, COLLAPSE_STEPS * COLLAPSE_BATCH // images)
     return {"search_images": images, "search_epochs": epochs, "search_augment": augment}
 
@@ -131,9 +131,11 @@ class Ended:
 
 
 def searched(settings: Settings, asked: Mapping[str, tuple[str, dict[str, Any]]]) -> dict[str, Ended]:
-    """By the name of its folder, what the search of a row of the table with these settings ended with.
+    """By the name of its folder, what each search ended with; every search is one work item, done or read.
 
-    Every search is one work item, done or read.
+    Args:
+        settings: folder, executor and progress.
+        asked: row of the table and further settings, by the name of the folder.
     """
     items = []
     for name, (label, given) in asked.items():
@@ -152,7 +154,12 @@ def searched(settings: Settings, asked: Mapping[str, tuple[str, dict[str, Any]]]
 
 
 def run_search(payload: Json, _stop: Stop) -> Json:
-    """Work item: one search."""
+    """Work item: one search, done or read.
+
+    Args:
+        payload: folder, method and settings of the search.
+        _stop: not looked at; the search stops by itself and is resumed.
+    """
     folder = Path(payload["folder"])
     result = finished(folder, payload["method"], **payload["settings"])
     cell = str(result.best.architecture)
@@ -271,8 +278,7 @@ def _plot_collapse(shares: Mapping[tuple[str, bool], Mapping[int, float]], path:
     axis.set_ylim(-0.03, 1.03)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 # --- Table 2 ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import numpy as np
 
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
+from archwright.runs.files import atomic_file
 from archwright.search.answer import Answer
 
 DEFAULT_SEEDS = 3
@@ -46,7 +47,12 @@ class Table:
     papers_setting: str
 
     def settings(self, data: str, seed: int) -> dict[str, Any]:
-        """Of a run; the learning rate of the weights is the paper's for 64 images a step, and falls with fewer."""
+        """Settings of a run; the learning rate of the weights is the paper's at 64 images a step and falls with fewer.
+
+        Args:
+            data: name of the images.
+            seed: of the run.
+        """
         return {
             **SETTINGS,
             "network": self.network,
@@ -180,15 +186,13 @@ def _error(answer: Answer) -> float:
 
 def _images(settings: Settings) -> str:
     """A file with the first of the images, whose parts are named in it; what is no such file is taken as it is."""
-    spec = settings.images().spec
-    if not spec.startswith("npz:"):
-        return spec
+    images = settings.images()
+    if images.source.kind != "npz":
+        return images.spec
     path = settings.folder / "images.npz"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with np.load(Path(spec.removeprefix("npz:"))) as arrays:
+        with np.load(Path(images.source.argument)) as arrays:
             kept = {name: arrays[name][:IMAGES] if "train" in name else arrays[name] for name in arrays.files}
-        aside = path.with_suffix(".aside.npz")
-        np.savez(aside, **kept)
-        aside.replace(path)
+        with atomic_file(path) as file:
+            np.savez(file, **kept)
     return f"npz:{path}"

@@ -14,7 +14,14 @@ from archwright.search.engine import resume, search
 
 
 def finished(folder: Path, method: str, progress: Progress | None = None, **settings: Any) -> Answer:
-    """The search in ``folder``: started, continued or just read."""
+    """The search in a folder: started, continued or just read.
+
+    Args:
+        folder: of its run.
+        method: name of the method.
+        progress: where to show what happens.
+        settings: of :func:`archwright.search.engine.search`, where it is started.
+    """
     if (folder / "run.json").exists():
         return resume(folder, progress=progress)
     return search(method, run=folder, progress=progress, **settings)

@@ -18,6 +18,7 @@ import numpy as np
 
 from archwright.analysis.convergence import CellStudy, plot_curves, study_cell
 from archwright.analysis.landscape import Landscape, plot_landscapes
+from archwright.analysis.linear_cells import check_theorems
 from archwright.analysis.variants import adapted, distinct_variants, random_connections, random_operations
 from archwright.data.request import load_data
 from archwright.execution.base import Item, run_items
@@ -35,6 +36,8 @@ SCALE_TEXT = f"{CELLS} cells of {CHANNELS} channels at {IMAGE_SIZE} px, {IMAGES}
 GRID, VARIANCE_GRID, SPAN = 11, 5, 1.0
 """Points a side of the landscape and of the gradient's variance (the thesis: 51)."""
 SEEDS = 3
+LINEAR_CELLS = 1000
+"""Random cells that theorems 4.3 and 4.4 are checked on."""
 NAMES = {"nasnet-a": "NASNet", "amoebanet-a": "AmoebaNet", "enas": "ENAS", "darts-v2": "DARTS", "snas": "SNAS"}
 WIDTH_DEPTH = {"darts-v2": (3.5, 3), "enas": (5.0, 2), "amoebanet-a": (4.0, 4), "nasnet-a": (5.0, 2)}
 """Base cells of Table 4.2."""
@@ -61,27 +64,39 @@ class Named:
 
     @classmethod
     def of(cls, name: str, pair: CellPair) -> Named:
-        """Labelled ``name (width, depth)``."""
+        """``pair`` labelled ``name (width, depth)`` by its normal cell."""
         topology = cell_topology(pair.normal)
         return cls(f"{name} ({topology.width:g}c, {topology.depth})", pair)
 
 
 def connection_variants(name: str, count: int, seed: int = 0) -> list[CellPair]:
-    """Variants of the connections of both cells of a gallery entry, by the normal cell from narrow to wide."""
+    """Variants of the connections of both cells of a gallery entry, by the normal cell from narrow to wide.
+
+    Args:
+        name: of the entry.
+        count: number of variants.
+        seed: of the draws.
+    """
     pair, rng = GALLERY[name], np.random.default_rng(seed)
     cells = distinct_variants(pair.normal, random_connections, count, rng)
     return [CellPair(cell, random_connections(pair.reduce, rng)) for cell in cells]
 
 
 def operation_variants(name: str, count: int, seed: int = 0) -> list[CellPair]:
-    """Variants of the operations of both cells."""
+    """Variants of the operations of both cells of a gallery entry.
+
+    Args:
+        name: of the entry.
+        count: number of variants.
+        seed: of the draws.
+    """
     pair, rng = GALLERY[name], np.random.default_rng(seed)
     change = partial(random_operations, operations=OPERATIONS)
     return [CellPair(cell, change(pair.reduce, rng)) for cell in distinct_variants(pair.normal, change, count, rng)]
 
 
 def spread_of(pairs: Sequence[CellPair], count: int) -> list[CellPair]:
-    """``count`` of them at equal distances in their order, the narrowest and the widest among them."""
+    """``count`` of ``pairs`` at equal distances in their order, the first and the last among them."""
     return [pairs[i] for i in np.linspace(0, len(pairs) - 1, count).round().astype(int)]
 
 
@@ -104,7 +119,12 @@ def base_study(settings: Settings) -> CellStudy:
 
 
 def run_studies(settings: Settings, studies: Mapping[str, CellStudy]) -> dict[str, Json]:
-    """Results by the studies' keys; each is kept under everything that decides it and never done twice."""
+    """Results by the studies' keys; each is kept under everything that decides it and never done twice.
+
+    Args:
+        settings: cache, executor and progress.
+        studies: by any keys.
+    """
     items = {key: Item(_digest(study), study.to_json()) for key, study in studies.items()}
     log = ItemLog(settings.cache / "cell-studies.jsonl")
     unique = list({item.key: item for item in items.values()}.values())
@@ -120,7 +140,14 @@ def _digest(study: CellStudy) -> str:
 def over_seeds(
     settings: Settings, cells: Sequence[Named], default_seeds: int = SEEDS, **changes: object
 ) -> dict[str, list[Json]]:
-    """Studies of every cell with every seed, by the cell's label."""
+    """Studies of every cell with every seed, by the cell's label.
+
+    Args:
+        settings: seeds, images, cache, executor and progress.
+        cells: what is studied.
+        default_seeds: number of seeds where the settings say none.
+        changes: fields of the study with other values.
+    """
     seeds, base = range(settings.seeds or default_seeds), base_study(settings)
     wanted = {
         f"{cell.label} {seed}": replace(base, cells=str(cell.pair), seed=seed, **changes)  # type: ignore[arg-type]
@@ -223,6 +250,24 @@ def table_4_2(settings: Settings) -> Outcome:
             f"the operations {min(params):.2f} to {max(params):.2f} M."
         )
     return Outcome("by definition", rows, notes)
+
+
+@needs(images=False)
+def theorems_4_3_3(settings: Settings) -> Outcome:
+    """How often random linear cells break the bounds of theorems 4.3 and 4.4, and by how much."""
+    found = [check_theorems(LINEAR_CELLS, seed) for seed in range(settings.seeds or 1)]
+    rows = []
+    for label, field, paper in (
+        ("theorem 4.3", "printed_43", 0.0),
+        ("theorem 4.3 corrected", "corrected_43", None),
+        ("theorem 4.4", "theorem_44", 0.0),
+    ):
+        unit, broken = f"of {found[0].checks:,} checks", [float(getattr(one, f"{field}_broken")) for one in found]
+        rows.append(Row.of(f"{label}: broken", unit, paper, broken))
+        worst = [getattr(one, f"{field}_worst") for one in found]
+        rows.append(Row.of(f"{label}: largest value / bound", "ratio", None, worst))
+    notes = ["Lambda is the spectral norm. The corrected bound is in archwright.analysis.linear_cells."]
+    return Outcome(f"{LINEAR_CELLS:,} random linear cells of 3 nodes of 3 numbers", rows, notes)
 
 
 def _millions(pair: CellPair) -> float:

@@ -27,6 +27,7 @@ from archwright.methods.nesbs_ensembles import DELTAS, Inherited, distinct, gree
 from archwright.models import Model, load_member
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished, name_of
+from archwright.runs.files import save_figure
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
 from archwright.search.engine import reopened
@@ -69,7 +70,7 @@ TABLE_5_7 = {("mc", "best-response"): 4.74, ("mc", "post-training"): 4.54,
 
 
 def scale_text(seeds: int) -> str:
-    """In words."""
+    """The scale of the study in words."""
     return (
         f"NAS-Bench-201 at {CHANNELS} channels, {CELLS} cell(s) a stage, {IMAGE_SIZE} px; supernet {SUPERNET_EPOCHS}, "
         f"posterior {POSTERIOR_EPOCHS}, final networks {FINAL_EPOCHS} epochs; {seeds} seed(s)"
@@ -114,7 +115,12 @@ class Kept:
         return folder
 
     def method(self, training: dict[str, float] | None = None, **options: Any) -> Nesbs:
-        """The search on this supernet with other options, and other fields of the recipe."""
+        """The search on this supernet with other options, and other fields of the recipe.
+
+        Args:
+            training: fields of the recipe; None leaves them.
+            options: of nesbs.
+        """
         run = Run.open(self.folder)
         changed = {
             **run.configuration["options"],
@@ -134,7 +140,13 @@ class Kept:
         return [method.space.parse(text) for text in method.draw().chosen.architectures]
 
     def trained(self, architecture: Architecture, number: int = 0, drop_path: float = 0.0) -> Model:
-        """A network trained from scratch, kept; ``number`` tells several of one architecture apart."""
+        """A network trained from scratch, kept.
+
+        Args:
+            architecture: of the network.
+            number: tells several of one architecture apart.
+            drop_path: probability of dropping a path in training.
+        """
         context = self.method(training={"drop_path": drop_path} if drop_path else None).context
         dropped = f" drop-path {drop_path}" if drop_path else ""
         key = hashlib.sha256(f"{architecture} {number}{dropped}".encode()).hexdigest()[:16]
@@ -174,7 +186,12 @@ class Kept:
 
 
 def over_seeds(settings: Settings, samplers: Sequence[str]) -> tuple[int, dict[str, list[EnsembleReport]]]:
-    """Test reports of each sampler's trained ensemble, one a seed."""
+    """The number of seeds, and test reports of each sampler's trained ensemble, one a seed.
+
+    Args:
+        settings: seeds, folder and progress.
+        samplers: their names.
+    """
     seeds = settings.seeds or SEEDS
     found: dict[str, list[EnsembleReport]] = {sampler: [] for sampler in samplers}
     for seed in range(seeds):
@@ -187,7 +204,14 @@ def over_seeds(settings: Settings, samplers: Sequence[str]) -> tuple[int, dict[s
 
 @torch.no_grad()
 def stochastic_probabilities(model: Model, images: Sequence[torch.Tensor], drop_path: float, seed: int) -> Floats:
-    """Class probabilities (n, classes) of one pass in which each image drops paths at random, norms as in use."""
+    """Class probabilities (n, classes) of one pass in which each image drops paths at random, norms as in use.
+
+    Args:
+        model: trained with drop-path.
+        images: batches (B, C, H, W), n in all.
+        drop_path: probability of dropping a path.
+        seed: of the drops.
+    """
     network = model.network.eval()
     assert isinstance(network, Network)
     network.drop_path = drop_path
@@ -359,7 +383,7 @@ class Budgeted:
 
     @cached_property
     def test(self) -> Inherited:
-        """What is reported."""
+        """Inherited answers on the test images, which are reported."""
         return self.method.inherited("test")
 
     def error(self, members: Sequence[Architecture]) -> float:
@@ -367,7 +391,7 @@ class Budgeted:
         return self.test.score(members).error
 
     def loss(self, members: Sequence[Architecture]) -> float:
-        """Validation loss."""
+        """Loss of the ensemble on the validation images."""
         return mean_loss([self.validation.of(one) for one in members], self.validation.labels)
 
     def curve(self, draw: Callable[[int], list[Architecture]]) -> list[float]:
@@ -394,7 +418,12 @@ class Budgeted:
         return draw
 
     def repelled(self, sampler: Sampler, deltas: Sequence[float] = DELTAS) -> Callable[[int], list[Architecture]]:
-        """SVGD-RD with the deltas in turn; particles on one architecture count once."""
+        """SVGD-RD with the deltas in turn; particles on one architecture count once.
+
+        Args:
+            sampler: of the posterior.
+            deltas: weights of the diversity.
+        """
 
         def draw(number: int) -> list[Architecture]:
             rng = self.method.context.rng("figure particles", number)
@@ -535,6 +564,5 @@ def _plot_particles(log_terms: Callable[[Floats], Floats], particles: dict[str, 
         panel.set_title(label, fontsize=8)
         panel.tick_params(labelsize=6)
     figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
     plt.close(figure)

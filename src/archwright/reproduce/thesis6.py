@@ -54,13 +54,13 @@ APPROXIMATIONS = ("4", "8", "16", "32", "64", "128", "sum")
 
 
 def sample_1shot1(space: NasBench1Shot1, count: int) -> list[Cell101]:
-    """``count`` architectures, uniformly; the same ones every time."""
+    """``count`` architectures of ``space``, uniformly; the same ones every time."""
     rng = np.random.default_rng(0)
     return [space.sample(rng) for _ in range(count)]
 
 
 def in_words(scale: SmallScale, count: int, draws: int) -> str:
-    """Scale of a study on NAS-Bench-1Shot1."""
+    """A study on NAS-Bench-1Shot1 in words: ``scale``, ``count`` of architectures a space, ``draws``."""
     return f"{count} random architectures a space of NAS-Bench-1Shot1: {scale}; {draws} draws"
 
 

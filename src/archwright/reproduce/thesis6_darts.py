@@ -74,7 +74,13 @@ class Measured:
 
 
 def measured(settings: Settings, given: Mapping[str, Any], seed: int) -> Measured:
-    """The arm of one seed: searched and trained, or read."""
+    """The arm of one seed: searched and trained, or read.
+
+    Args:
+        settings: folder and images.
+        given: settings of the arm's search.
+        seed: of the search.
+    """
     whole = {**NETWORK, "data": settings.images().spec, "seed": seed, **given}
     answer = finished(settings.folder.parent / "darts-searches" / name_of(whole), **whole)
     best = answer.best

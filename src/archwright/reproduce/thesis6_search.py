@@ -25,7 +25,12 @@ NASI_STEPS = 60
 
 
 def chosen_by_search(payload: Json, stop: Stop) -> Json:
-    """Work item: a search as a run of its own, resumed if it was begun; its architecture and its seconds."""
+    """Work item: a search as a run of its own, resumed if it was begun; its architecture and its seconds.
+
+    Args:
+        payload: folder and settings of the search.
+        stop: not looked at; the search stops by itself and is resumed.
+    """
     result = finished(Path(payload["folder"]), **payload["settings"])
     return {"architecture": result.best.architecture, "seconds": result.seconds}
 

@@ -74,7 +74,13 @@ RIVAL: dict[str, Any] = {
 
 
 def errors_of(settings: Settings, arms: Arms, seeds: int) -> Errors:
-    """The errors of what every arm chooses in every space."""
+    """Test errors in percent of what every arm chooses in every space, one a seed.
+
+    Args:
+        settings: folder, images, executor and progress.
+        arms: settings of a search, by label.
+        seeds: number of them.
+    """
     kept = settings.folder.parent / "shot1-searches"
     items: dict[tuple[str, str, int], Item] = {}
     for (name, space), (label, given), seed in product(SPACES.items(), arms.items(), range(seeds)):
@@ -101,7 +107,12 @@ def space_errors(name: str) -> tuple[float, float, float]:
 
 
 def rows_of(errors: Errors, papers: Mapping[str, Sequence[float]]) -> list[Row]:
-    """One row a space and label, and the mean and the best of each space."""
+    """One row a space and label, and the mean and the best of each space.
+
+    Args:
+        errors: in percent, one a seed, by space and label.
+        papers: published numbers by label, one a space.
+    """
     places = {name: place for place, name in enumerate(SPACES)}
     rows = []
     for (name, label), values in errors.items():

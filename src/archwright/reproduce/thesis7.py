@@ -67,7 +67,14 @@ TOGETHER = ("grad", "snip", "trace", "kappa", "knas", "fisher", "synflow", "nasw
 
 
 def proxy_request(settings: Settings, metrics: tuple[str, ...], seed: int, **changes: object) -> ScoreRequest:
-    """The stand-in network used for NAS-Bench-201; ``changes`` replace its fields."""
+    """The stand-in network used for NAS-Bench-201.
+
+    Args:
+        settings: say the images.
+        metrics: names of the scores.
+        seed: of the draw.
+        changes: fields of the request with other values.
+    """
     fields: dict[str, object] = {"channels": 4, "cells": 3, "image_size": 4, "batch_size": 64, "seed": seed, **changes}
     return ScoreRequest(metrics=metrics, data=settings.images(), **fields)  # type: ignore[arg-type]
 
@@ -80,12 +87,22 @@ def classes() -> tuple[list[Cell201], NDArray[np.int64]]:
 
 
 def space_scores(settings: Settings, seed: int) -> Scores:
-    """All metrics of all classes in draw ``seed``; cached and shared by the tables."""
+    """All metrics of all classes; cached and shared by the tables.
+
+    Args:
+        settings: images, cache, executor and progress.
+        seed: number of the draw.
+    """
     return joined(score_space(settings, TOGETHER, seed), score_space(settings, ("grasp-abs",), seed))
 
 
 def averaged_scores(settings: Settings, seed: int) -> Scores:
-    """The metrics of Table 7.5: means over :data:`REPLICATES` draws, but for grasp, which costs as much in one."""
+    """The metrics of Table 7.5: means over :data:`REPLICATES` draws, but for grasp, which costs as much in one.
+
+    Args:
+        settings: images, cache, executor and progress.
+        seed: of the draws.
+    """
     basic = score_space(settings, ("grad", "snip", "trace", "kappa"), seed, replicates=REPLICATES)
     return joined(basic, score_space(settings, ("grasp-abs",), seed))
 
@@ -101,7 +118,14 @@ def joined(scores: Scores, grasp: Scores) -> Scores:
 
 
 def score_space(settings: Settings, metrics: tuple[str, ...], seed: int, **changes: object) -> Scores:
-    """Scores of all classes in draw ``seed``; cached."""
+    """Scores of all classes in one draw; cached.
+
+    Args:
+        settings: images, cache, executor and progress.
+        metrics: names of the scores.
+        seed: number of the draw.
+        changes: fields of the request with other values.
+    """
     request = proxy_request(settings, metrics, seed, **changes)
     found, _ = classes()
     return cached_scores(
@@ -110,7 +134,7 @@ def score_space(settings: Settings, metrics: tuple[str, ...], seed: int, **chang
 
 
 def spearman(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Rank correlation; ties share their mean rank."""
+    """Rank correlation of ``first`` (n,) and ``second`` (n,); ties share their mean rank."""
     return float(np.corrcoef(rankdata(first), rankdata(second))[0, 1])
 
 
@@ -119,6 +143,12 @@ def scenario_scores(scores: Scores, metric: str, scenario: str, accuracy: NDArra
 
     mu and nu of the trade-off are chosen for the highest correlation, as in the thesis (there by hundreds of steps of
     Bayesian optimisation, here on a grid).
+
+    Args:
+        scores: of all classes, with the metric and kappa.
+        metric: name of the first term.
+        scenario: of the table.
+        accuracy: of all 15,625 cells.
     """
     if scenario == "realisable":
         return scores[metric]
@@ -182,7 +212,7 @@ OPTIMUM = (94.37, 73.51, 47.31)
 
 
 def tests_of(cells: Sequence[Cell201], table: CompactTable) -> NDArray[np.float64]:
-    """Test accuracies after 200 epochs on the three data sets, (cells, 3)."""
+    """Test accuracies of ``cells`` in ``table`` after 200 epochs on the three data sets, (cells, 3), in percent."""
     columns = [table.accuracies(dataset, 200, "test") for dataset in DATASETS.values()]
     return np.array([[column[cell.index] for column in columns] for cell in cells])
 
@@ -190,13 +220,26 @@ def tests_of(cells: Sequence[Cell201], table: CompactTable) -> NDArray[np.float6
 def hnas_choice(
     pool: Sequence[Cell201], scores: Scores, metric: str, seed: int, evaluations: int = EVALUATIONS
 ) -> Cell201:
-    """One HNAS search on CIFAR-10's 12-epoch validation accuracies."""
+    """One HNAS search on CIFAR-10's 12-epoch validation accuracies.
+
+    Args:
+        pool: of cells.
+        scores: of the pool, with the metric and kappa.
+        metric: that is boosted.
+        seed: of the search.
+        evaluations: looks at the table.
+    """
     boosted = BoostedPool(pool, make_objective(scores, metric, "square"), seed, probes=5)
     return best_of(evaluated(boosted.propose, evaluations))
 
 
 def evaluated(propose: Propose, evaluations: int) -> list[Evaluated]:
-    """What a search on CIFAR-10's 12-epoch validation accuracies looks at, in order."""
+    """What a search on CIFAR-10's 12-epoch validation accuracies looks at, in order.
+
+    Args:
+        propose: the next cell, from what was seen and its number.
+        evaluations: looks at the table.
+    """
     table = load_compact_once()
     history: list[Evaluated] = []
     for number in range(evaluations):
@@ -213,7 +256,12 @@ def best_of(history: Sequence[Evaluated]) -> Cell201:
 
 
 def hnas_searches(payload: Json, stop: Stop) -> Json:
-    """Work item: the cells that HNAS chooses with one draw of scores and one metric, for several seeds."""
+    """Work item: the cells that HNAS chooses with one draw of scores and one metric, for several seeds.
+
+    Args:
+        payload: pool, metric, its values, kappa and seeds, as JSON.
+        stop: not looked at; an item takes seconds.
+    """
     pool = [NASBENCH201.parse(text) for text in payload["pool"]]
     values = np.array([payload["metric_values"], payload["kappa"]]).T
     scores = Scores((payload["metric"], "kappa"), np.array([1, -1]), values, np.zeros_like(values))
@@ -221,7 +269,13 @@ def hnas_searches(payload: Json, stop: Stop) -> Json:
 
 
 def hnas_cells(settings: Settings, metrics: Sequence[str], seeds: int) -> dict[str, list[Cell201]]:
-    """The cells that HNAS finds: 5 draws of scores, ``seeds / 5`` searches on each (at least one)."""
+    """The cells that HNAS finds, by metric: 5 draws of scores, ``seeds / 5`` searches on each (at least one).
+
+    Args:
+        settings: images, folder, executor and progress.
+        metrics: each searched with.
+        seeds: searches a metric.
+    """
     draws = min(5, seeds)
     pool_of, items = classes()[0], []
     live = np.array([NASBENCH201.is_connected(cell) for cell in pool_of])
@@ -249,7 +303,14 @@ def hnas_cells(settings: Settings, metrics: Sequence[str], seeds: int) -> dict[s
 
 
 def table_search(method: type[ProposalSearch], seed: int, evaluations: int, **options: Any) -> list[Evaluated]:
-    """What a registered baseline looks at on the table, without a run folder."""
+    """What a registered baseline looks at on the table, without a run folder.
+
+    Args:
+        method: that proposes.
+        seed: of the search.
+        evaluations: looks at the table.
+        options: further ones of the method.
+    """
     given = {"evaluations": evaluations, **options}
     configuration = Configuration(method=method.name, benchmark="nb201", seed=seed, options=given)
     prepared = method(Context(configuration, Run(Path("unused"), {}), Device("cpu", 1)))
@@ -264,7 +325,13 @@ def load_compact_once() -> CompactTable:
 
 
 def sampled_best(quality: NDArray[np.float64], seeds: int, sample: int = 1000) -> list[Cell201]:
-    """For each seed the best by ``quality`` (4930,) of ``sample`` random connected cells: no evaluation is spent."""
+    """For each seed the best by quality of some random connected cells: no evaluation is spent.
+
+    Args:
+        quality: of the classes, (4930,), higher is better.
+        seeds: number of answers.
+        sample: cells that each is the best of.
+    """
     cells, member = classes()
     everything = all_operations()
     found = []
@@ -276,7 +343,12 @@ def sampled_best(quality: NDArray[np.float64], seeds: int, sample: int = 1000) -
 
 
 def training_free_cells(settings: Settings, seeds: int) -> dict[str, list[Cell201]]:
-    """Baselines that only score: NASWOT, TE-NAS' sum of ranks, KNAS, and the best of the whole space by each metric."""
+    """Baselines that only score: NASWOT, TE-NAS' sum of ranks, KNAS, and the best of the whole space by each metric.
+
+    Args:
+        settings: images, cache, executor and progress.
+        seeds: answers of each baseline that samples.
+    """
     draws = min(5, seeds)
     found: dict[str, list[Cell201]] = {}
     for draw in range(draws):
@@ -299,7 +371,13 @@ def training_free_cells(settings: Settings, seeds: int) -> dict[str, list[Cell20
 def accuracy_rows(
     cells: dict[str, list[Cell201]], paper: Mapping[str, Sequence[float]], spent: Mapping[str, int]
 ) -> list[Row]:
-    """Mean and deviation of the test accuracies of each method's cells, and the evaluations it spent."""
+    """Mean and deviation of the test accuracies of each method's cells, and the evaluations it spent.
+
+    Args:
+        cells: by method, one a seed.
+        paper: published accuracies by method, one a data set.
+        spent: evaluations by method; none where it is not in there.
+    """
     table = load_compact_once()
     rows = []
     for label, chosen in cells.items():

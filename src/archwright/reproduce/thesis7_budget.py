@@ -23,6 +23,7 @@ from archwright.reproduce.thesis7 import (
     table_search,
     tests_of,
 )
+from archwright.runs.files import save_figure
 from archwright.search.evaluator import Evaluated
 from archwright.search.proposals import Propose
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
@@ -74,7 +75,12 @@ def in_order(cells: Sequence[Cell201]) -> Propose:
 
 
 def live_scores(settings: Settings, draw: int) -> tuple[list[Cell201], Scores]:
-    """The connected classes of cells, (A,), and their trace and kappa in one draw."""
+    """The connected classes of cells, (A,), and their trace and kappa in one draw.
+
+    Args:
+        settings: images, cache, executor and progress.
+        draw: its number.
+    """
     cells, _ = classes()
     scores = score_space(settings, ("trace", "kappa"), draw)
     live = np.array([NASBENCH201.is_connected(cell) for cell in cells])
@@ -90,7 +96,12 @@ def error_curves(searches: Sequence[Sequence[Evaluated]]) -> NDArray[np.float64]
 
 
 def plot_curves(curves: dict[str, NDArray[np.float64]], path: Path) -> None:
-    """Means with their standard errors over the evaluations."""
+    """Means with their standard errors over the evaluations.
+
+    Args:
+        curves: errors (seeds, evaluations) in percent, by label.
+        path: of the image.
+    """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4), layout="constrained")
@@ -105,5 +116,4 @@ def plot_curves(curves: dict[str, NDArray[np.float64]], path: Path) -> None:
     axes.set_ylim(top=min(axes.get_ylim()[1], 12))
     axes.legend()
     axes.grid(alpha=0.3)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)

@@ -217,9 +217,15 @@ def metric_scores(
     images: DataRequest | None = None,
     plans: Sequence[tuple[str, ...]] = PLANS,
 ) -> dict[str, Values]:
-    """The four metrics and kappa of a sample's architectures in draw ``seed``, (n,) each; cached.
+    """The four metrics and kappa of a sample's architectures, (n,) each, by metric; cached.
 
-    ``changes`` replace fields of the request, ``images`` the images, ``plans`` the metrics: a tuple is scored together.
+    Args:
+        settings: images, cache, executor and progress.
+        sample: of the space.
+        seed: number of the draw.
+        changes: fields of the request with other values.
+        images: instead of the settings' own.
+        plans: metrics; a tuple of them is scored together.
     """
     found = {}
     for metrics in plans:
@@ -241,7 +247,13 @@ def sample_101() -> tuple[list[Cell101], Values]:
 
 
 def scores_101(settings: Settings, cells: Sequence[Cell101], seed: int) -> dict[str, Values]:
-    """All metrics of the sample's cells in draw ``seed``, (n,) each; cached."""
+    """All metrics of the sample's cells, (n,) each, by metric; cached.
+
+    Args:
+        settings: images, cache, executor and progress.
+        cells: the sample.
+        seed: number of the draw.
+    """
     metrics = ("grad", "snip", "grasp-abs", "trace", "kappa", "knas", "fisher", "synflow", "naswot")
     scores = cell_scores(settings, cells, SCALE_101.request(settings, metrics, seed))
     return {metric.removesuffix("-abs"): scores[metric] for metric in metrics}
@@ -261,14 +273,19 @@ def scale_201(draws: int) -> str:
 
 
 def objective_of(metric: Values, kappa: Values) -> Objective:
-    """Eq. 7.7 of the same architectures; the two may come from different settings."""
+    """Eq. 7.7 of the same architectures; the two may come from different settings.
+
+    Args:
+        metric: (n,).
+        kappa: (n,).
+    """
     both = np.stack([metric, kappa], axis=1)
     scores = Scores(("metric", "kappa"), np.array([1, -1]), both, np.full_like(both, np.nan))
     return make_objective(scores, "metric", "square")
 
 
 def tuned(objective: Objective, accuracy: Values) -> tuple[float, float]:
-    """(log10 mu, quantile of nu) of the highest Spearman correlation with ``accuracy`` on a grid."""
+    """(log10 mu, quantile of nu) at which ``objective`` correlates most (Spearman) with ``accuracy`` (n,): a grid."""
     grid = list(product(np.linspace(*LOG_MU, 13), np.linspace(0.05, 1.0, 20)))
     quality = [spearman(-objective.values(*parameters), accuracy) for parameters in grid]
     log_mu, quantile = grid[int(np.argmax(quality))]
@@ -283,12 +300,26 @@ class Collected:
         self._paper: dict[str, tuple[str, float | None]] = {}
 
     def add(self, label: str, unit: str, paper: float | None, value: float) -> None:
-        """One draw's number."""
+        """Add the number of one draw.
+
+        Args:
+            label: of the row.
+            unit: of its numbers.
+            paper: the number that was published, if any.
+            value: ours.
+        """
         self._paper[label] = (unit, paper)
         self._values.setdefault(label, []).append(value)
 
     def add_ranks(self, label: str, paper: Mapping[str, float | None], predicted: Values, accuracy: Values) -> None:
-        """Spearman and Kendall of one draw's predictions, (n,) each."""
+        """Add Spearman and Kendall of one draw's predictions.
+
+        Args:
+            label: of the rows.
+            paper: published numbers by kind of correlation.
+            predicted: (n,).
+            accuracy: (n,).
+        """
         for kind, correlation in RANK.items():
             self.add(f"{label} {kind}", kind, paper[kind], correlation(predicted, accuracy))
 
@@ -298,7 +329,7 @@ class Collected:
 
 
 def of_metric(study: Mapping[str, Four], metric: str) -> dict[str, float | None]:
-    """The paper's number of one metric for each kind of correlation."""
+    """The paper's number of ``metric`` for each kind of correlation in ``study``."""
     return {kind: numbers[METRICS.index(metric)] for kind, numbers in study.items()}
 
 

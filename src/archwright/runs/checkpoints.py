@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from archwright.errors import RunError
+from archwright.runs import disk
 from archwright.runs.files import Tree, load_tree, save_tree
+
+SECONDS = 30.0
+"""Least time between two checkpoints of one piece of work; looked up when it begins."""
 
 
 @runtime_checkable
@@ -37,10 +41,10 @@ class Checkpoints:
         return sorted(self.folder.glob("[0-9]*.safetensors"))
 
     def save(self, position: int, tree: Tree) -> None:
-        """Write the state after ``position`` steps, then drop the oldest beyond ``keep``."""
+        """Write ``tree``, the state after ``position`` steps, then drop the oldest beyond ``keep``."""
         save_tree(self.folder / f"{position:09d}.safetensors", tree)
         for old in [*self._files()[: -self.keep], *self.folder.glob(".*.tmp")]:  # a kill leaves its aside file behind
-            old.unlink(missing_ok=True)
+            disk.remove(old)
 
     def latest(self) -> tuple[int, Tree] | None:
         """Position and state of the newest whole checkpoint; None where there is none."""
@@ -54,4 +58,4 @@ class Checkpoints:
     def clear(self) -> None:
         """Remove all checkpoints of this stage."""
         for path in self._files():
-            path.unlink(missing_ok=True)
+            disk.remove(path)

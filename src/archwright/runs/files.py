@@ -2,28 +2,33 @@
 
 Everything a run keeps is written through this module, so that a kill or a full disk at any moment leaves the previous
 state readable. Loading executes nothing: a checkpoint is safetensors with the tree's JSON skeleton in its header. It
-knows nothing of runs, stages or networks.
+knows nothing of runs, stages or networks. Torch is imported where tensors are: who lists runs does not wait for it.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
-import tempfile
+import re
 import zlib
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite, prod
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as safetensors_bytes
 
-from archwright.errors import InputError, RunError
+from archwright.errors import ArchwrightError, InputError, RunError
+from archwright.paths import odd_kind, open_plain, read_plain, refuse_odd
+from archwright.runs import disk
 from archwright.strict import parse_json
+
+if TYPE_CHECKING:
+    import torch
 
 Json: TypeAlias = Any
 Tree: TypeAlias = Any
@@ -32,29 +37,74 @@ Tree: TypeAlias = Any
 _MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__", "__pairs__"
 
 
+ASIDE = re.compile(r"\..+\.\d+\.tmp")
+"""Names of files that are written aside: what they are to be called and the number of the process."""
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Write ``data`` aside and rename it into place, so that ``path`` is never half-written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def atomic_file(path: Path, lasting: bool = True) -> Iterator[disk.Writer]:
+    """A file to write, which gets the name ``path`` when it is whole; after an error ``path`` is as it was.
+
+    Args:
+        path: of the file.
+        lasting: wait for the disk, so that it survives a power cut; not needed for what is of use for the moment.
+    """
+    refuse_odd(path)
+    disk.make_folder(path.parent)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with aside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)
+        with disk.Writer(disk.create(aside)) as file:
+            yield file
+            if lasting:
+                disk.sync(file.fileno())
+        disk.rename(aside, path)
     except BaseException:
-        aside.unlink(missing_ok=True)
+        disk.remove(aside)
         raise
-    sync_folder(path.parent)
+    if lasting:
+        disk.sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside ``folder`` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def share_file(source: Path, target: Path) -> None:
+    """Let ``target`` be the file ``source`` under a second name (a copy, where there are no links); never half-written.
+
+    For files that are complete: what is written to one of them later may or may not be in the other. A target that is
+    already there stays.
+    """
+    disk.make_folder(target.parent)
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        disk.link(source, target)
+    except FileExistsError:
+        return
+    except OSError:
+        write_atomic(target, source.read_bytes())
+    disk.sync_folder(target.parent)
+
+
+def forget(path: Path) -> None:
+    """Remove a file, or nothing where there is none, so that no power cut brings it back."""
+    if path.exists():
+        disk.remove(path)
+        disk.sync_folder(path.parent)
+
+
+def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
+    """Draw a matplotlib figure and write it, atomically, in the format that the name of ``path`` ends with.
+
+    Args:
+        figure: what is drawn.
+        path: of the file.
+        dpi: dots an inch.
+    """
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi)
+    write_atomic(path, drawn.getvalue())
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -63,30 +113,30 @@ def inside(folder: Path, name: str) -> Path:
     Every name that is read from a run's own files goes through here: the run may come from somebody else.
     """
     path = folder / name
-    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+    if "\0" in name or not (_has_no_turn(folder, name) or path.resolve().is_relative_to(folder.resolve())):
         raise RunError(f"expected a path inside {folder}, got {name!r}, which leads out of it.")
     return path
 
 
-def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to get."""
-    if path.is_dir():
-        raise InputError("the name of a file to write", f"the folder {path}")
-    parent = next(parent for parent in path.absolute().parents if parent.exists())
-    try:
-        with tempfile.NamedTemporaryFile(dir=parent, prefix=".archwright-"):  # permissions alone do not tell
-            pass
-    except OSError as error:
-        raise InputError(f"a folder that can be written for {path.name}", f"{parent} ({error.strerror})") from error
+def _has_no_turn(folder: Path, name: str) -> bool:
+    """Whether the way from ``folder`` to ``name`` goes down only, without links: then nothing has to be resolved."""
+    parts = name.split("/")
+    ways = (f"{folder}/{'/'.join(parts[: depth + 1])}" for depth in range(len(parts)))
+    return not {"", ".", ".."} & set(parts) and not any(os.path.islink(way) for way in ways)  # noqa: PTH114 - fast
 
 
 def write_json(path: Path, value: Json) -> None:
-    """Write ``value`` as readable strict JSON, atomically."""
+    """Write ``value`` as readable strict JSON at ``path``, atomically."""
     write_atomic(path, (strict_json(value, indent=1) + "\n").encode())
 
 
 def strict_json(value: Json, indent: int | None = None) -> str:
-    """``value`` as JSON that any reader takes: NaN and infinite numbers, which JSON does not have, become null."""
+    """A value as JSON that any reader takes: NaN and infinite numbers, which JSON does not have, become null.
+
+    Args:
+        value: what JSON can hold.
+        indent: spaces a level; None writes one line.
+    """
     try:
         return json.dumps(value, indent=indent, allow_nan=False)
     except ValueError:
@@ -102,15 +152,27 @@ def _finite(value: Json) -> Json:
 
 
 def read_json(path: Path) -> Json:
-    """The JSON in ``path``; a damaged file is an error that names it."""
+    """The JSON in ``path``; a damaged file, or anything but a plain file, is an error that names it."""
     try:
-        return parse_json(path.read_bytes())
+        return parse_json(read_plain(path))
     except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
 
 
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Around what reads a run that may be somebody else's: whatever its files lack or have too much is one error."""
+    try:
+        yield
+    except ArchwrightError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        got = f"{type(error).__name__}: {error}"
+        raise RunError(f"expected the files of a run in {folder} as they were written, got others ({got}).") from error
+
+
 def write_sealed(path: Path, value: Json) -> None:
-    """Write ``value`` as JSON with its checksum, so that :func:`read_sealed` notices any change."""
+    """Write ``value`` as JSON with its checksum at ``path``, so that :func:`read_sealed` notices any change."""
     write_json(path, {"checksum": _checksum(value), "value": value})
 
 
@@ -128,6 +190,13 @@ def _checksum(value: Json) -> str:
     return f"{zlib.crc32(json.dumps(plain, sort_keys=True).encode()):08x}"
 
 
+class Place(NamedTuple):
+    """Where a reader of a log is: behind so many lines, which have so many bytes."""
+
+    lines: int = 0
+    bytes: int = 0
+
+
 class JsonLines:
     """An append-only log of JSON objects, one a line; a line cut short by a crash is dropped at the next opening.
 
@@ -141,43 +210,52 @@ class JsonLines:
 
     def append(self, record: dict[str, Json]) -> None:
         """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         kept = {**record, "checksum": _checksum(record)} if self.sealed else record
         line = (strict_json(kept) + "\n").encode()
-        with self.path.open("ab", buffering=0) as file:  # a buffer would try to write the rest again on closing
-            start = self._whole_bytes()
-            if file.tell() != start:
-                file.truncate(start)
+        new = not self.path.exists()
+        if new:
+            disk.make_folder(self.path.parent)
+        with disk.Writer(disk.append(self.path)) as file:
+            size, start = os.fstat(file.fileno()).st_size, _whole_bytes(file.fileno())
+            if size != start:
+                disk.cut(file.fileno(), start)
             try:
-                while line:
-                    line = line[file.write(line) :]
-                os.fsync(file.fileno())
+                file.write(line)
+                disk.sync(file.fileno())
             except OSError:
-                os.truncate(self.path, start)
+                disk.cut(file.fileno(), start)
                 raise
-
-    def _whole_bytes(self) -> int:
-        """Length of the file up to the end of its last whole line."""
-        size = self.path.stat().st_size
-        with self.path.open("rb") as file:
-            end = size
-            while end > 0:
-                begin = max(0, end - 4096)
-                file.seek(begin)
-                newline = file.read(end - begin).rfind(b"\n")
-                if newline >= 0:
-                    return begin + newline + 1
-                end = begin
-        return 0
+        if new:
+            disk.sync_folder(self.path.parent)
 
     def __iter__(self) -> Iterator[dict[str, Json]]:
+        for record, _ in self.after(Place()):
+            yield record
+
+    def after(self, place: Place) -> Iterator[tuple[dict[str, Json], Place]]:
+        """The records behind ``place``, each with its own, from which a later look goes on."""
+        for line, here in self._whole_lines(place):
+            yield self._read(line, here.lines), here
+
+    def tail(self, count: int) -> tuple[list[dict[str, Json]], int]:
+        """The last ``count`` records, and how many there are; only these are read as JSON."""
+        last, here = deque[tuple[bytes, int]](maxlen=count), Place()
+        for line, here in self._whole_lines(Place()):
+            last.append((line, here.lines))
+        return [self._read(line, number) for line, number in last], here.lines
+
+    def _whole_lines(self, place: Place) -> Iterator[tuple[bytes, Place]]:
+        """Lines behind ``place``, without one that was cut short."""
         if not self.path.exists():
             return
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
+        number, offset = place
+        with open_plain(self.path) as file:
+            file.seek(offset)
+            for line in file:
                 if not line.endswith(b"\n"):
                     return
-                yield self._read(line, number)
+                number, offset = number + 1, offset + len(line)
+                yield line, Place(number, offset)
 
     def _read(self, line: bytes, number: int) -> dict[str, Json]:
         try:
@@ -191,8 +269,22 @@ class JsonLines:
         return record
 
 
+def _whole_bytes(descriptor: int) -> int:
+    """Length of a file up to the end of its last whole line."""
+    end = os.fstat(descriptor).st_size
+    while end > 0:
+        begin = max(0, end - 4096)
+        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if newline >= 0:
+            return begin + newline + 1
+        end = begin
+    return 0
+
+
 def save_tree(path: Path, tree: Tree) -> None:
-    """Write a tree of tensors and scalars as one safetensors file, atomically."""
+    """Write ``tree``, of tensors and scalars, as one safetensors file at ``path``, atomically."""
+    from safetensors.torch import save as safetensors_bytes
+
     tensors: dict[str, torch.Tensor] = {}
     skeleton = json.dumps(_pack(tree, tensors))
     data = safetensors_bytes(tensors, metadata={"tree": skeleton})
@@ -201,14 +293,17 @@ def save_tree(path: Path, tree: Tree) -> None:
 
 def load_tree(path: Path) -> Tree:
     """The tree written by :func:`save_tree`; a truncated or altered file is a :class:`RunError` that names it."""
-    data = path.read_bytes()
+    data = read_plain(path)
     body, check = data[:-4], data[-4:]
     if len(data) < 12 or zlib.crc32(body).to_bytes(4, "little") != check:
         raise RunError(f"expected a whole checkpoint in {path}, got a truncated or altered file.")
     from safetensors.torch import load as safetensors_load
 
-    header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
-    return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    try:
+        header = json.loads(body[8 : 8 + int.from_bytes(body[:8], "little")])
+        return _unpack(json.loads(header["__metadata__"]["tree"]), safetensors_load(body))
+    except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise RunError(f"expected a checkpoint in {path}, got something else ({error}).") from error
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -223,13 +318,38 @@ def stored_elements(path: Path) -> int:
         return sum(prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 - no mapping
 
 
+def save_weights(path: Path, state: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
+    """Write tensors and text metadata as a plain safetensors file, atomically; the same content is the same bytes.
+
+    The library writes metadata in an order of the moment; here it is sorted.
+    """
+    from safetensors.torch import save as safetensors_bytes
+
+    data = safetensors_bytes(dict(state), metadata=dict(metadata))
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    header["__metadata__"] = dict(sorted(metadata.items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight bytes
+    with atomic_file(path) as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.write(memoryview(data)[8 + size :])
+
+
 def load_weights(module: torch.nn.Module, path: Path) -> None:
-    """Put the weights of a plain safetensors file into ``module``; other names, shapes or broken numbers are errors."""
+    """Put the weights of a plain safetensors file at ``path`` into ``module``.
+
+    Other names or shapes and broken numbers are errors.
+    """
     with _opened(path) as file:
         state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     broken = [name for name, tensor in state.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
     if broken:
         raise RunError(f"expected finite weights in {path}, got NaN or infinite ones in {', '.join(broken[:3])}.")
+    wanted = module.state_dict()
+    other = [name for name, tensor in state.items() if name in wanted and not _same_kind(tensor, wanted[name])]
+    if other:
+        raise RunError(f"expected weights of the network's own types in {path}, got others in {', '.join(other[:3])}.")
     try:
         module.load_state_dict(state)
     except (RuntimeError, InputError) as error:  # torch's first line names the class, the next what does not fit
@@ -237,8 +357,18 @@ def load_weights(module: torch.nn.Module, path: Path) -> None:
         raise RunError(f"expected the weights of the network that {path} describes, got others: {reasons}") from error
 
 
+def _same_kind(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether both are real, or both whole numbers, and the first can be had in the second's type without overflow."""
+    if one.is_floating_point() != other.is_floating_point() or one.is_complex():
+        return False
+    return not one.is_floating_point() or bool(one.to(other.dtype).isfinite().all())
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
+    kind = odd_kind(path, follow=True)
+    if kind is not None:
+        raise RunError(f"expected a safetensors file in {path}, got {kind}.")
     try:
         with safe_open(path, framework="pt") as file:
             yield file
@@ -247,6 +377,8 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _pack(node: Tree, tensors: dict[str, torch.Tensor]) -> Json:
+    import torch
+
     if isinstance(node, torch.Tensor | np.ndarray):
         name = str(len(tensors))
         is_array = isinstance(node, np.ndarray)

@@ -1,18 +1,20 @@
 """What a person sees while a run works: one bar a stage with the time left, and lines of text, on stderr.
 
-:class:`KeptProgress` writes the same into the run's folder, for those who look on from elsewhere.
+:class:`KeptProgress` writes the same into the run's folder, for those who look on from elsewhere;
+:class:`LoggedProgress` says it to the logger ``archwright``, for programs.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from archwright.runs.files import strict_json
+from archwright.errors import InputError
+from archwright.log import logger
+from archwright.runs import disk
+from archwright.runs.files import atomic_file, strict_json
 from archwright.terminal import visible
 
 if TYPE_CHECKING:
@@ -31,11 +33,15 @@ class Progress:
     """The silent progress; :class:`TerminalProgress` shows it."""
 
     def say(self, text: str) -> None:
-        """Show one line."""
+        """Show one line of text."""
+
+    def warn(self, text: str) -> None:
+        """Show one line that should not be missed."""
+        self.say(text)
 
     @contextmanager
     def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
-        """A bar of ``total`` units of which ``done`` are done before the start."""
+        """A bar called ``title`` of ``total`` units, of which ``done`` are done before the start."""
         yield Bar()
 
 
@@ -58,7 +64,7 @@ class TerminalProgress(Progress):
         self.console = console(stderr=True)
 
     def say(self, text: str) -> None:
-        """Print one line."""
+        """Print one line on stderr."""
         self.console.print(visible(text))
 
     @contextmanager
@@ -117,6 +123,36 @@ class _RichBar(Bar):
         self._live.update(self._task, note=text)
 
 
+class LoggedProgress(Progress):
+    """Shows what another progress shows, and says it to the logger: lines at INFO, warnings, bars at DEBUG."""
+
+    def __init__(self, shown: Progress) -> None:
+        self._shown = shown
+
+    def say(self, text: str) -> None:
+        """Show one line and log it at INFO."""
+        self._shown.say(text)
+        logger.info("%s", visible(text))
+
+    def warn(self, text: str) -> None:
+        """Show one line and log it at WARNING."""
+        self._shown.warn(text)
+        logger.warning("%s", visible(text))
+
+    @contextmanager
+    def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
+        """Show a bar and log its beginning and its end at DEBUG."""
+        logger.debug("%s: %d of %d", title, done, total)
+        with self._shown.task(title, total, done) as bar:
+            yield bar
+        logger.debug("%s: ended", title)
+
+
+def logged(progress: Progress | None) -> Progress:
+    """``progress``, or a silent one, that the logger hears, too; one that is heard already stays as it is."""
+    return progress if isinstance(progress, LoggedProgress) else LoggedProgress(progress or Progress())
+
+
 class KeptProgress(Progress):
     """Shows what another progress shows, and keeps it: lines as events of the run, bars in ``progress.json``.
 
@@ -132,6 +168,11 @@ class KeptProgress(Progress):
     def say(self, text: str) -> None:
         """Show one line and record it."""
         self._shown.say(text)
+        self._run.event("said", text=text)
+
+    def warn(self, text: str) -> None:
+        """Show one line that should not be missed and record it."""
+        self._shown.warn(text)
         self._run.event("said", text=text)
 
     @contextmanager
@@ -156,11 +197,12 @@ class KeptProgress(Progress):
         """Keep the present state of all bars; without any, no file."""
         self._written = time.monotonic()
         path = self._run.folder / FILE
-        with suppress(OSError):
+        with suppress(OSError, InputError):
             if self._bars:
-                _replace(path, strict_json({"bars": [bar.state for bar in self._bars]}))
+                with atomic_file(path, lasting=False) as file:
+                    file.write(strict_json({"bars": [bar.state for bar in self._bars]}).encode())
             else:
-                path.unlink(missing_ok=True)
+                disk.remove(path)
 
 
 class _KeptBar(Bar):
@@ -177,9 +219,3 @@ class _KeptBar(Bar):
         self._shown.note(text)
         self.state["note"] = text
         self._progress.moved()
-
-
-def _replace(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    aside.write_text(text)
-    aside.replace(path)

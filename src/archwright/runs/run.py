@@ -16,33 +16,43 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.metadata
-import itertools
 import os
 import platform
 import re
-import shutil
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from logging import DEBUG
 from pathlib import Path
 
 from archwright.errors import InputError, RunError
+from archwright.log import logger
+from archwright.owncode import own_code
+from archwright.paths import check_plain_run, check_utf8, check_writable
+from archwright.runs import disk, lock
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
+    ASIDE,
     Json,
     JsonLines,
-    check_writable,
+    Place,
+    forget,
     inside,
     read_json,
     read_sealed,
+    reading,
     write_json,
     write_sealed,
 )
+from archwright.terminal import visible
 
 FORMAT = 1
 """Version of the folder's layout; a run of another one is refused with a clear message."""
+
+RESULT = "artifacts/result.json"
+"""The answer of a finished run."""
 
 _RECORDED = ("archwright", "torch", "numpy", "scipy", "scikit-learn", "optuna", "kornia")
 
@@ -51,11 +61,13 @@ class ItemLog:
     """Finished work items of one stage, each on disk as soon as it is done."""
 
     def __init__(self, path: Path) -> None:
+        self.path = path
         self._lines = JsonLines(path, sealed=True)
-        self.done: dict[str, Json] = {record["key"]: record["result"] for record in self._lines}
+        with reading(path.parent.parent):
+            self.done: dict[str, Json] = {str(record["key"]): record["result"] for record in self._lines}
 
     def record(self, key: str, result: Json) -> None:
-        """Keep the result of ``key``."""
+        """Keep the ``result`` of the item ``key``."""
         self._lines.append({"key": key, "result": result})
         self.done[key] = result
 
@@ -68,6 +80,8 @@ class Run:
         self._events = JsonLines(folder / "events.jsonl")
         self.listeners: list[Callable[[dict[str, Json]], None]] = []
         """Called with every event that is recorded from now on."""
+        self.left_by: lock.Holder | None = None
+        """The process of another machine that left its lock behind, while this one holds it."""
 
     @classmethod
     def create(
@@ -77,9 +91,13 @@ class Run:
         device: dict[str, Json],
         keep_data: Callable[[Path], None] | None = None,
     ) -> Run:
-        """Start a new run; an existing one at ``folder`` is never overwritten.
+        """Start a new run; an existing one is never overwritten.
 
-        ``keep_data`` writes the images that were given in memory to a path, before there is a run to be resumed.
+        Args:
+            folder: of the run; new or empty.
+            configuration: what it is asked to do.
+            device: machine and device that it starts on.
+            keep_data: writes the images that were given in memory to a path, before there is a run to be resumed.
         """
         cls.check_free(folder)
         header = {
@@ -96,22 +114,28 @@ class Run:
 
     @staticmethod
     def check_free(folder: Path) -> None:
-        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written."""
+        """Refuse a folder that a new run cannot have: one with something in it, or that cannot be written or named."""
+        check_utf8(str(folder.absolute()), "the path of a run")
         if (folder / "run.json").exists():
-            raise InputError(
-                "a folder without a run", str(folder), f"Continue it with: archwright runs resume {folder}"
-            )
-        leftover = re.compile(r"\.(run\.json|data\.npz)\.\d+\.tmp|data\.npz")  # of a kill before the header was there
-        if folder.exists() and not (folder.is_dir() and all(leftover.fullmatch(p.name) for p in folder.iterdir())):
+            raise InputError("a folder without a run", str(folder), f"Continue it with: {resume_command(folder)}")
+        if folder.exists() and not (folder.is_dir() and all(_is_leftover(path.name) for path in folder.iterdir())):
             raise InputError("a new or empty folder for the run", str(folder))
         check_writable(folder / "run.json")
 
     @classmethod
-    def open(cls, folder: Path) -> Run:
-        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout."""
+    def open(cls, folder: Path, whole: bool = True) -> Run:
+        """The run in ``folder``; says what is wrong with a folder that has none or one of another layout.
+
+        Args:
+            folder: of the run.
+            whole: refuse a run with anything but plain files and folders in it, as somebody else's may have; a list of
+                runs, which reads little of each, does without.
+        """
         path = folder / "run.json"
         if not path.is_file():
             raise InputError("a run folder (with run.json)", str(folder), "List yours with: archwright runs list")
+        if whole:
+            check_plain_run(folder)
         header = read_json(path)
         if not isinstance(header, dict) or header.get("format") != FORMAT:
             found = header.get("format") if isinstance(header, dict) else type(header).__name__
@@ -133,44 +157,57 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the run for this process; a second process gets an error that names the first."""
-        path = self.folder / "lock"
-        with path.open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                file.seek(0)
-                owner = file.read().partition(" ")[0].strip() or "unknown"
-                raise RunError(
-                    f"expected a run that nobody works on, got {self.folder} in use by process {owner}. "
-                    "Wait for it, or stop that process."
-                ) from error
-            file.truncate(0)
-            file.write(_this_process())
-            file.flush()
-            try:
-                yield
-            finally:
-                file.truncate(0)
+        with lock.held(self.folder) as self.left_by:
+            self._sweep()
+            yield
 
     def event(self, kind: str, **fields: Json) -> None:
-        """Append one event and tell the listeners."""
+        """Append one event of this ``kind`` with its ``fields`` and tell the listeners and, at DEBUG, the logger.
+
+        A run whose folder was removed meanwhile ends here.
+        """
+        if not (self.folder / "run.json").exists():
+            raise RunError(
+                f"expected the run to stay in {self.folder}, got a folder without run.json: it was removed or moved "
+                "while a process worked on it."
+            )
         record = {"time": round(time.time(), 3), "kind": kind, **fields}
         self._events.append(record)
+        if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
+            logger.debug("%s", visible(_happened(record)))
         for listener in self.listeners:
-            listener(record)
+            with own_code("a callback"):
+                listener(record)
 
     def events(self) -> list[dict[str, Json]]:
         """All events so far."""
-        return [_checked_event(event, number, self._events.path) for number, event in enumerate(self._events, 1)]
+        return list(self.each_event())
+
+    def each_event(self) -> Iterator[dict[str, Json]]:
+        """All events so far, one after the other: there may be very many."""
+        for event, _ in self.events_after(Place()):
+            yield event
+
+    def events_after(self, place: Place) -> Iterator[tuple[dict[str, Json], Place]]:
+        """Events behind ``place`` in their file, each with its own, from which a later look goes on."""
+        for event, here in self._events.after(place):
+            yield _checked_event(event, here.lines, self._events.path), here
+
+    def last_events(self, count: int) -> tuple[list[dict[str, Json]], int]:
+        """The last ``count`` events, and how many there are."""
+        last, total = self._events.tail(count)
+        first = total - len(last) + 1
+        return [_checked_event(event, number, self._events.path) for number, event in enumerate(last, first)], total
 
     def seconds_spent(self) -> float:
         """Working time: each session from its start to its last event, the present one until now."""
-        events = self.events()
-        starts = [number for number, event in enumerate(events) if event["kind"] == "started"]
-        spent = time.time() - events[starts[-1]]["time"]
-        for start, following in itertools.pairwise(starts):
-            spent += events[following - 1]["time"] - events[start]["time"]
-        return float(spent)
+        now = start = last = time.time()
+        spent = 0.0
+        for event in self.each_event():
+            if event["kind"] == "started":
+                spent, start = spent + last - start, event["time"]
+            last = event["time"]
+        return float(spent + now - start)
 
     def stage_result(self, name: str) -> Json | None:
         """The result of a finished stage, or None."""
@@ -178,19 +215,40 @@ class Run:
         return read_sealed(path) if path.exists() else None
 
     def finish_stage(self, name: str, result: Json) -> None:
-        """Keep a stage's result and drop its checkpoints; the stage is not run again unless the run is reopened."""
+        """Keep the ``result`` of the stage ``name`` and drop its checkpoints.
+
+        The stage is not run again unless the run is reopened.
+        """
         write_sealed(self._stage(name), result)
-        self.checkpoints(name).clear()
+        self._forget_checkpoints(name)
+
+    def _forget_checkpoints(self, name: str) -> None:
+        folder = self.folder / "checkpoints" / name
+        if folder.is_dir() and not folder.is_symlink():
+            disk.remove_folder(folder)
+            disk.sync_folder(folder.parent)
+
+    def _sweep(self) -> None:
+        """Remove what a kill left lying about: files written aside, and checkpoints of finished stages."""
+        for path in self.folder.rglob(".*.tmp"):
+            if ASIDE.fullmatch(path.name):
+                disk.remove(path)
+        for path in (self.folder / "stages").glob("*.json"):
+            self._forget_checkpoints(path.stem)
 
     def reopen(self, changes: dict[str, Json], stages: Sequence[str]) -> None:
-        """Change the configuration and forget the answer and these stages' results; finished items are kept.
+        """Change the configuration and forget the answer and some stages' results; finished items are kept.
 
         The answer goes first and the configuration comes last: a kill in between leaves the run as it was asked for
         before, only unfinished.
+
+        Args:
+            changes: fields of the configuration with their new values.
+            stages: names of the stages whose results go, in their order.
         """
-        (self.folder / "artifacts" / "result.json").unlink(missing_ok=True)
+        forget(self.folder / RESULT)
         for name in reversed(stages):
-            self._stage(name).unlink(missing_ok=True)
+            forget(self._stage(name))
         self.header = {**self.header, "configuration": {**self.configuration, **changes}}
         write_json(self.folder / "run.json", self.header)
         self.event("reopened", **changes)
@@ -212,10 +270,15 @@ class Run:
         """The finished work items of a stage."""
         return ItemLog(self.folder / "items" / f"{name}.jsonl")
 
+    def results_after(self, name: str, place: Place) -> Iterator[tuple[Json, Place]]:
+        """Results of a stage's finished work items behind ``place`` in their file, each with its own."""
+        for record, here in JsonLines(self.folder / "items" / f"{name}.jsonl", sealed=True).after(place):
+            yield record.get("result"), here
+
     def artifact(self, name: str) -> Path:
         """Path of an artifact; its folder exists."""
         path = self.folder / "artifacts" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folder(path.parent)
         return path
 
     def _stage(self, name: str) -> Path:
@@ -227,14 +290,8 @@ class Run:
         return self.folder / "stop"
 
     def status(self) -> str:
-        """``finished``, ``running`` (a process works on it) or ``stopped`` (resumable).
-
-        Reading it takes no lock, which could turn away a process that is just starting.
-        """
-        if (self.folder / "artifacts" / "result.json").exists():
-            return "finished"
-        path = self.folder / "lock"
-        return "running" if path.exists() and _is_alive(path.read_text(errors="replace")) else "stopped"
+        """``finished``, ``running`` (a process works on it) or ``stopped`` (resumable)."""
+        return status_of(self.folder)
 
     def describe(self, **facts: Json) -> None:
         """Add facts to ``run.json``, such as the plan of stages."""
@@ -242,12 +299,20 @@ class Run:
         write_json(self.folder / "run.json", self.header)
 
     def delete(self) -> None:
-        """Remove the folder and all in it; a run that a process works on is refused."""
+        """Remove the folder and all in it; a run that a process works on is refused, and so is a link to one."""
+        if self.folder.is_symlink():
+            do = f"Name the folder itself: {self.folder.resolve()}"
+            raise InputError("the folder of a run to remove", f"{self.folder}, a link to it", do)
         with self.locked():
-            shutil.rmtree(self.folder)
+            disk.remove_folder(self.folder)
 
     def on_epoch(self, stage: str, **which: Json) -> Callable[[int, Mapping[str, Json]], None]:
-        """For a training loop: records an event ``epoch`` with the epoch's number (from 0) and its mean metrics."""
+        """For a training loop: a function of the epoch's number (from 0) and metrics that records an event ``epoch``.
+
+        Args:
+            stage: that trains.
+            which: further fields of the event, such as the architecture.
+        """
 
         def record(epoch: int, metrics: Mapping[str, Json]) -> None:
             self.event("epoch", stage=stage, **which, epoch=epoch, **metrics)
@@ -255,40 +320,20 @@ class Run:
         return record
 
 
-def _this_process() -> str:
-    """Number, start and machine of this process: what tells it from a later one of the same number."""
-    return f"{os.getpid()} {_started(os.getpid())} {platform.node()}"
+def _is_leftover(name: str) -> bool:
+    """Whether a file is one that a kill leaves before there is a run."""
+    return name == "data.npz" or ASIDE.fullmatch(name) is not None
 
 
-def _is_alive(text: str) -> bool:
-    """Whether the process that wrote ``text`` into a lock still runs; one on another machine counts as running."""
-    number, _, rest = text.partition(" ")
-    started, _, machine = rest.partition(" ")
-    if not number.isdigit():
-        return False
-    return machine != platform.node() or (started != "" and started == _started(int(number)))
+def status_of(folder: Path) -> str:
+    """``finished``, ``running`` or ``stopped``, as :meth:`Run.status` says.
 
-
-def _started(number: int) -> str:
-    """When process ``number`` started, in clock ticks of the system; empty where there is none."""
-    try:
-        state, *fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-    except (OSError, ValueError):
-        return _alive_elsewhere(number)
-    return "" if state in "ZX" else fields[18]  # Z: ended, but not yet collected by its parent
-
-
-def _alive_elsewhere(number: int) -> str:
-    """On systems without /proc: whether there is such a process at all."""
-    if Path("/proc/self").exists():
-        return ""
-    try:
-        os.kill(number, 0)
-    except ProcessLookupError:
-        return ""
-    except OSError:
-        return "alive"
-    return "alive"
+    Reading it takes no lock, which could turn away a process that is just starting.
+    """
+    if os.path.exists(f"{folder}/{RESULT}"):  # noqa: PTH110 - asked of ten thousand runs at once
+        return "finished"
+    found = lock.holder(folder)
+    return "running" if found is not None and found.works else "stopped"
 
 
 _HEADER: dict[str, type] = {"created": str, "versions": dict, "machine": dict, "configuration": dict}
@@ -299,9 +344,18 @@ _ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
 def _check_header(header: dict[str, Json], folder: Path) -> None:
     """Refuse a damaged ``run.json``."""
     problems = [f"no {name}" for name in _HEADER if name not in header]
+    problems += _wrong_plan(header.get("plan", []))
     problems += _wrong_types(header, _HEADER) or _wrong_types(header.get("configuration", {}), _ASKED)
     if problems:
         raise RunError(f"expected a whole run.json in {folder}, got {'; '.join(problems)}.")
+
+
+def _wrong_plan(plan: Json) -> list[str]:
+    """What is wrong with a plan of stages, each with its name and its title."""
+    stages = plan if isinstance(plan, list) else [plan]
+    named: dict[str, type] = {"name": str, "title": str}
+    good = all(isinstance(one, dict) and set(one) >= set(named) and not _wrong_types(one, named) for one in stages)
+    return [] if good else ["a plan that is no list of stages"]
 
 
 def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
@@ -313,10 +367,23 @@ def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:
     ]
 
 
+_EVENTS: dict[str, dict[str, type]] = {
+    "stage": {"name": str, "title": str},
+    "epoch": {"stage": str, "epoch": int},
+    "diagnostics": {"epoch": int},
+    "evaluated": {"stage": str, "architecture": str},
+    "failed": {"stage": str, "architecture": str, "why": str},
+    "said": {"text": str},
+}
+"""What those who read events rely on, by kind."""
+
+
 def _checked_event(event: dict[str, Json], number: int, path: Path) -> dict[str, Json]:
-    """``event`` with a kind and a time of this age."""
-    at = event.get("time")
-    if not isinstance(event.get("kind"), str) or not isinstance(at, int | float) or not 0 <= at < 1e11:
+    """``event`` with a kind, a time of this age or of a clock that was never set, and what its kind says."""
+    at, kind = event.get("time"), event.get("kind")
+    fields = _EVENTS.get(kind, {}) if isinstance(kind, str) else {"kind": str}
+    wrong = [name for name, one in fields.items() if type(event.get(name)) is not one]
+    if wrong or not isinstance(at, int | float) or not -1e10 <= at < 1e11:
         raise RunError(f"expected an event with its time and kind in line {number} of {path}, got another record.")
     return event
 
@@ -326,8 +393,13 @@ def told(event: Mapping[str, Json]) -> str:
     clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
     if event["kind"] == "said":
         return f"{clock}  {event.get('text', '')}"
+    return f"{clock}  {_happened(event)}"
+
+
+def _happened(event: Mapping[str, Json]) -> str:
+    """An event's kind and fields."""
     rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))
-    return f"{clock}  {event['kind']}  {rest}".rstrip()
+    return f"{event['kind']}  {rest}".rstrip()
 
 
 def _version(package: str) -> str:
@@ -335,6 +407,11 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+def resume_command(folder: Path) -> str:
+    """What continues the run in ``folder``, for a shell."""
+    return f"archwright runs resume {shlex.quote(str(folder))}"
 
 
 def runs_root() -> Path:
@@ -350,7 +427,7 @@ def new_folder(*parts: str) -> Path:
     for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
         folder = runs_root() / f"{stem}{suffix}"
         try:
-            folder.mkdir(parents=True)
+            disk.make_folder(folder, new=True)
         except FileExistsError:
             continue
         return folder
@@ -368,23 +445,42 @@ def survey_runs(root: Path | None = None) -> tuple[list[Run], list[str]]:
     found, damaged = [], []
     for path in sorted(root.glob("*/run.json")):
         try:
-            found.append(Run.open(path.parent))
+            found.append(Run.open(path.parent, whole=False))
         except (RunError, InputError, OSError) as error:
             damaged.append(f"{path.parent.name}: {error}")
     return found, damaged
 
 
+def _last_run(root: Path) -> Run:
+    """The newest readable run of a folder."""
+    for path in sorted(root.glob("*/run.json"), reverse=True):
+        with suppress(RunError, InputError, OSError):
+            Run.open(path.parent, whole=False)
+            break
+    else:
+        raise InputError(f"a run in {root}", "none")
+    return Run.open(path.parent)
+
+
 def find_run(name: str) -> Run:
     """The run called ``name`` (a path, a name in the runs root, or ``last``)."""
     if name == "last":
-        runs = list_runs()
-        if not runs:
-            raise InputError("a run in " + str(runs_root()), "none")
-        return runs[-1]
+        return _last_run(runs_root())
     for folder in (Path(name), runs_root() / name):
         if (folder / "run.json").is_file():
             return Run.open(folder)
     return Run.open(Path(name))
 
 
-__all__ = ["FORMAT", "ItemLog", "Run", "find_run", "list_runs", "new_folder", "runs_root", "survey_runs", "told"]
+__all__ = [
+    "FORMAT",
+    "ItemLog",
+    "Run",
+    "find_run",
+    "list_runs",
+    "new_folder",
+    "runs_root",
+    "status_of",
+    "survey_runs",
+    "told",
+]

@@ -5,6 +5,7 @@ Long loops look at :attr:`Stop.requested` between two steps, save, and call :met
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -14,6 +15,9 @@ from pathlib import Path
 from types import FrameType
 
 from archwright.errors import InputError, Interrupted
+
+AT_FIRST = "\nStopping at the next step, where everything is saved; a second signal ends it at once.\n"
+"""Said when the first signal comes."""
 
 
 @contextmanager
@@ -92,7 +96,9 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        """Turn the first SIGINT or SIGTERM into a request; a second one ends the process at once.
+        """Turn the first SIGINT or SIGTERM into a request, and say so; a second one ends the work at once.
+
+        After the second they do again what the system does: a third ends the process, whatever it is doing.
 
         A signal that comes after the last safe point stops nothing here: work around this, which takes signals itself,
         gets it then. Python takes signals in the main thread only: a search in another thread leaves them to the
@@ -104,8 +110,10 @@ class Stop:
 
         def handle(number: int, _frame: FrameType | None) -> None:
             if self._signal is not None:
+                signal.signal(number, signal.SIG_DFL)
                 raise KeyboardInterrupt
             self._signal = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
+            os.write(2, AT_FIRST.encode())  # whatever is being printed just now
             around = before[signal.Signals(number)]
             if callable(around) and around is not signal.default_int_handler:
                 missed.append(lambda: around(number, None))

@@ -3,7 +3,8 @@
     {"format", "method", "space", "data", "seed", "best": {...}, "front": [...], "evaluations", "seconds", "run"}
 
 with ``models`` (one a limit, by rising limit), ``members`` (of an ensemble), ``beside`` (simple things tried in the
-same time) and ``details`` (what only this method knows) where there are any. A field that is not known is left out.
+same time), what else :class:`Found` names, and ``details`` (what only this method knows) where there are any. A field
+that is not known is left out.
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ if TYPE_CHECKING:
     from archwright.ensembles import Ensemble
     from archwright.models import Model, Prediction
 
-FORMAT = 1
-"""Version of the answer's form."""
+FORMAT = 2
+"""Version of the answer's form. The first had under ``details`` what are fields of their own now; it is still read."""
+NAMED_SINCE_1 = {
+    **{name: name for name in ("verdict", "insights", "latency_on", "reachable_ms", "front_points", "failures")},
+    "rounds": "loss_rounds",
+    "scored": "scored_ensembles",
+    "estimated": "chosen_ensemble",
+}
+"""Keys of ``details`` in the first form, each with its field."""
 RESULT = "artifacts/result.json"
 """Where a run keeps its answer."""
 
@@ -53,6 +61,7 @@ class Candidate(StageResult):
         predicted_latency_ms: by the table.
         measured_latency_ms: where it was timed here.
         memory_bytes: weights and activations of one image.
+        image_size: pixels a side of the images that it sees, where networks of one answer differ in it.
         scale: of its network.
         epochs: that its network was trained for.
         model: file of the trained network (of an ensemble, its folder), relative to the run; ``onnx`` the same as ONNX.
@@ -78,6 +87,7 @@ class Candidate(StageResult):
     predicted_latency_ms: float | None = None
     measured_latency_ms: Spread | None = None
     memory_bytes: int | None = None
+    image_size: int | None = None
     scale: dict[str, Any] | None = None
     epochs: int | None = None
     model: str | None = None
@@ -95,8 +105,12 @@ class Candidate(StageResult):
 
     __hash__ = None  # type: ignore[assignment]
 
-    def load(self) -> Model | Ensemble:
-        """The trained network (or ensemble of them), read from the run once."""
+    def load(self, *, allow_import: bool = False) -> Model | Ensemble:
+        """The trained network (or ensemble of them), read from the run once.
+
+        Args:
+            allow_import: as in :func:`archwright.models.load_model`; what this process searched with needs none.
+        """
         from archwright.models import load_model
 
         if self.model is None or self._folder is None:
@@ -104,21 +118,31 @@ class Candidate(StageResult):
                 "an architecture that was trained", "one without a model", "Search with data to get a trained model."
             )
         if self._model is None:
-            self._model = load_model(inside(self._folder, self.model))
+            self._model = load_model(inside(self._folder, self.model), allow_import=allow_import)
         found: Model | Ensemble = self._model
         return found
 
-    def export(self, path: Path | str) -> float:
-        """Write the trained network as ONNX; gives the largest difference of a probability from PyTorch's."""
-        return self.load().export(path)
+    def export(self, path: Path | str, overwrite: bool = False) -> float:
+        """Write the trained network as ONNX; gives the largest difference of a probability from PyTorch's.
+
+        Args:
+            path: of the file.
+            overwrite: whether another file than one that this wrote may be replaced.
+        """
+        return self.load().export(path, overwrite)
 
     def predict(self, images: Sequence[Path | str], top: int = 3) -> list[Prediction]:
-        """Classify image files with the trained network."""
+        """Classify image files with the trained network.
+
+        Args:
+            images: files of any size; an unreadable one is an error that names it.
+            top: classes to say of each, the likeliest first.
+        """
         return self.load().predict(images, top=top)
 
 
 class Beside(BaseModel):
-    """Something simple that was tried on the same images in the same time."""
+    """Something simple that was tried on the same images in the same time; accuracies in percent."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False, extra="allow")
 
@@ -126,18 +150,87 @@ class Beside(BaseModel):
     accuracy_on: str
     accuracy_interval: tuple[float, float] | None = None
     validation_accuracy: float | None = None
+    params: int | None = None
+    macs: int | None = None
+    latency_ms: float | None = None
+
+
+class Term(StageResult):
+    """A product of bits in a polynomial of the loss, with its Fourier coefficient."""
+
+    bits: list[str]
+    coefficient: float
+
+
+class LossRound(StageResult):
+    """A polynomial of the loss, recovered from measurements: its terms, strongest first, and what else is known."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False, extra="allow")
+
+    terms: list[Term]
+
+
+class ScoredEnsemble(StageResult):
+    """An ensemble with inherited weights on the validation images.
+
+    Attributes:
+        architectures: texts of the members.
+        loss: mean cross entropy.
+        error: of the averaged answer, in percent.
+        ate: mean error of a member, in percent.
+        ppd: how often two members disagree, in percent.
+        delta: repulsion that it was drawn with, where its sampler has one.
+        latency_ms: of all members in one, where there is a limit on it.
+    """
+
+    architectures: list[str]
+    loss: float
+    error: float
+    ate: float
+    ppd: float
+    delta: float | None = None
+    latency_ms: float | None = None
+
+
+class EnsembleErrors(StageResult):
+    """What a trained ensemble and its members do on the test images, in percent.
+
+    Attributes:
+        error: of the averaged answer.
+        member_errors: of each member alone.
+        ate: their mean.
+        ppd: how often two members disagree.
+        ece: calibration error of the averaged answer.
+        images: how many images.
+    """
+
+    error: float
+    member_errors: list[float]
+    ate: float
+    ppd: float
+    ece: float
+    images: int
 
 
 class Found(StageResult):
-    """What the last stage of a method returns.
+    """What the last stage of a method returns. Only ``best`` and ``evaluations`` are needed.
 
     Attributes:
         best: the answer; of several models the one of highest validation accuracy.
         front: undominated networks, cheapest first, where the method has a front.
         models: one answer a limit, by rising limit.
-        members: of an ensemble.
+        members: of an ensemble; ``ensemble`` what they do alone and together.
         beside: simple things, by name.
         evaluations: how many networks (or rows of measurements) the search looked at.
+        failures: how many of them failed.
+        verdict: what the answer is worth beside simple things, in a sentence or two; it begins with "Warning" where
+            that is nothing.
+        insights: what the method found out, in sentences.
+        latency_on: the device that latencies are of.
+        reachable_ms: least and greatest latency of the space there, in milliseconds.
+        front_points: how many networks the whole front has, where ``front`` is a part of it.
+        loss_rounds: recovered polynomials of the loss, the first round first.
+        scored_ensembles: that were compared with inherited weights; ``chosen_ensemble`` is the one that won.
         details: what only this method knows.
     """
 
@@ -145,8 +238,18 @@ class Found(StageResult):
     front: list[Candidate] = Field(default_factory=list)
     models: list[Candidate] = Field(default_factory=list)
     members: list[Candidate] = Field(default_factory=list)
+    ensemble: EnsembleErrors | None = None
     beside: dict[str, Beside] = Field(default_factory=dict)
     evaluations: int
+    failures: int = 0
+    verdict: str | None = None
+    insights: list[str] = Field(default_factory=list)
+    latency_on: str | None = None
+    reachable_ms: tuple[float, float] | None = None
+    front_points: int | None = None
+    loss_rounds: list[LossRound] = Field(default_factory=list)
+    scored_ensembles: list[ScoredEnsemble] = Field(default_factory=list)
+    chosen_ensemble: ScoredEnsemble | None = None
     details: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -171,7 +274,7 @@ class Answer(Found):
 
     @property
     def folder(self) -> Path:
-        """The run."""
+        """The folder of the run that found it."""
         return Path(self.run)
 
     def model_post_init(self, _context: Any) -> None:
@@ -190,15 +293,15 @@ class Answer(Found):
     def to_json(self) -> dict[str, Json]:
         """What scripts rely on: strict JSON without unknown fields."""
         found: dict[str, Json] = self.model_dump(mode="json", exclude_none=True)
-        for name in ("models", "members", "beside", "details"):
-            if not found[name]:
-                del found[name]
+        for name in set(Found.model_fields) - {"best", "front", "evaluations"}:
+            if not found.get(name):
+                found.pop(name, None)
         first = ("format", "method", "space", "data", "seed", "best", "models", "members", "front", "beside")
         ordered = {name: found[name] for name in first if name in found}
         return {**ordered, **found, "data": self.data}
 
     def save(self) -> None:
-        """Into its run."""
+        """Write it as JSON into its run, over the one that is there."""
         write_json(self.folder / RESULT, self.to_json())
 
     @classmethod
@@ -207,9 +310,20 @@ class Answer(Found):
         path = folder / RESULT
         values = read_json(path)
         form = values.get("format") if isinstance(values, dict) else None
-        if form != FORMAT:
-            raise RunError(f"expected an answer of format {FORMAT} in {path}, got {form}.")
+        if form not in (1, FORMAT):
+            raise RunError(f"expected an answer of format 1 or {FORMAT} in {path}, got {form}.")
         try:
+            values = from_first_form(values) if form == 1 else values
             return cls(**{**values, "run": str(folder)})
-        except (ValidationError, TypeError) as error:
+        except (ValidationError, LookupError, TypeError, ValueError) as error:
             raise RunError(f"expected the answer of a search in {path}, got a damaged or altered file.") from error
+
+
+def from_first_form(values: dict[str, Json]) -> dict[str, Json]:
+    """The values of an answer of format 1 under the names that they have now."""
+    details, best = dict(values.get("details", {})), dict(values["best"])
+    named = {field: details.pop(key) for key, field in NAMED_SINCE_1.items() if key in details}
+    if values.get("members") and "details" in best:
+        errors = best.pop("details")
+        named["ensemble"] = {name: errors[name] for name in EnsembleErrors.model_fields}
+    return {**values, **named, "format": FORMAT, "best": best, "details": details}

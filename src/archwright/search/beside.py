@@ -3,7 +3,7 @@
 Guessing, logistic regression on the pixels, a support vector machine where the data are few, and a plain network of
 three convolutions, trained for as many steps as one answer had time for. All learn from the train part, choose by the
 validation part and are tested on the test part of the search. Nothing here reads the clock: how many steps the plain
-network gets is part of the search's plan, and the same steps give the same numbers.
+network gets was counted before, and the same steps give the same numbers.
 """
 
 from __future__ import annotations
@@ -94,7 +94,10 @@ def simple_things(
 ) -> dict[str, dict[str, Json]]:
     """By name: ``accuracy`` on the test part with its interval, ``accuracy_on``, and ``validation_accuracy``.
 
-    ``on_step`` is called after each step of the plain network's training.
+    Args:
+        data: images in three parts.
+        plain: how the plain network is trained.
+        on_step: called after each step of that training.
     """
     found = {CHANCE: guess(data), LOGISTIC: fit_pixels(data, LOGISTIC)}
     if len(data.train) <= FEW_IMAGES:
@@ -110,7 +113,12 @@ def guess(data: ImageData) -> dict[str, Json]:
 
 
 def fit_pixels(data: ImageData, name: str) -> dict[str, Json]:
-    """A classifier on the standardised pixels, with the penalty that is best on validation."""
+    """A classifier on the standardised pixels, with the penalty that is best on validation; accuracies in percent.
+
+    Args:
+        data: images in three parts; at most ``MOST_IMAGES`` of the train part are learnt from.
+        name: which classifier, a key of ``PENALTIES``.
+    """
     side = pixel_side(data)
     train = np.unique(np.linspace(0, len(data.train) - 1, min(MOST_IMAGES, len(data.train))).astype(np.int64))
     x, labels = _pixels(data, "train", side, train), data.train.labels[train]
@@ -156,7 +164,13 @@ def _pixels(data: ImageData, part: str, side: int, chosen: NDArray[np.int64] | N
 
 
 def train_plain(data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None) -> dict[str, Json]:
-    """The plain network after its steps."""
+    """The plain network after its steps: accuracies in percent, steps, parameters.
+
+    Args:
+        data: images in three parts.
+        plain: how it is trained.
+        on_step: called after each training step.
+    """
     network = plain.network(data)
     train(
         network,
@@ -193,25 +207,53 @@ def _record(data: ImageData, right: NDArray[np.bool_]) -> dict[str, Json]:
     }
 
 
+QUICKER = 0.95
+"""The part of another's latency below which a network is quicker."""
+REMEDY = "Give the search more time (--minutes), more images, or images whose classes look different."
+
+
 def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
-    """One sentence where the answer is near chance or not better than something simple, with what to do; else empty."""
+    """What an answer is worth beside simple things, at equal cost; a warning where it is not worth its name.
+
+    A warning is for an answer near chance, for something simple that is more accurate within the answer's limit, and
+    for something as accurate that is not slower. Else it says what was won against the plain network, if anything.
+
+    Args:
+        best: the answer, with its test accuracy and interval.
+        beside: simple things by name, chance among them; latencies in milliseconds where they are known.
+    """
     assert best.accuracy is not None
     assert best.accuracy_interval is not None
     low, high = best.accuracy_interval
     guessed = beside[CHANCE].accuracy
-    remedy = "Give the search more time (--minutes), more images, or images whose classes look different."
     if low <= guessed:
         return (
             f"Warning: {best.accuracy:.1f} % is not clearly better than guessing ({guessed:.1f} %): "
-            f"the network has learnt little or nothing. {remedy}"
+            f"the network has learnt little or nothing. {REMEDY}"
         )
-    name, simple = max(beside.items(), key=lambda one: one[1].accuracy)
-    if simple.accuracy < best.accuracy:
+    limit = (best.limits or {}).get("latency_ms", np.inf)
+    rivals = {name: one for name, one in beside.items() if name != CHANCE and (one.latency_ms or 0.0) <= limit}
+    name, simple = max(rivals.items(), key=lambda one: one[1].accuracy, default=("", beside[CHANCE]))
+    gained = simple.latency_ms is not None and (best.latency_ms or np.inf) < QUICKER * simple.latency_ms
+    if simple.accuracy > high or (simple.accuracy >= best.accuracy and not gained):
+        near = "within chance of it" if simple.accuracy <= high else "worse"
+        quicker = simple.latency_ms is not None and simple.latency_ms < QUICKER * (best.latency_ms or 0.0)
+        cost = ", which is quicker" if quicker else ""
+        return (
+            f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "
+            f"{name}{cost} on the same images ({near}). {REMEDY}"
+        )
+    return _won(best, beside[PLAIN], (low, high)) if PLAIN in beside else ""
+
+
+def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
+    """What an answer has over the plain network, in a sentence; empty where that is nothing to speak of."""
+    assert best.accuracy is not None
+    if best.latency_ms is None or plain.latency_ms is None:
         return ""
-    near = "within chance of it" if simple.accuracy <= high else "worse"
-    latency, limit = (simple.model_extra or {}).get("latency_ms", 0.0), (best.limits or {}).get("latency_ms", np.inf)
-    slow = f", which takes {latency:.3g} ms where {limit:.3g} are allowed," if latency > limit else ""
-    return (
-        f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "
-        f"{name}{slow} on the same images ({near}). {remedy}"
-    )
+    share, gain = best.latency_ms / plain.latency_ms, best.accuracy - plain.accuracy
+    if plain.accuracy < interval[0]:
+        return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %, in {share:.2f} of its time."
+    if plain.accuracy <= interval[1] and share < QUICKER:
+        return f"As accurate as the plain network ({plain.accuracy:.1f} %, within chance) in {share:.2f} of its time."
+    return ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -28,6 +29,8 @@ from archwright.bounds import (
     MOST_WORKERS,
 )
 from archwright.errors import InputError, unknown_name
+from archwright.references import DataRef, ObjectRef, Reference, SpaceRef, absolute_path, refer
+from archwright.search.texts import read_mapping, read_several, read_word
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -35,37 +38,35 @@ ASK_AND_TELL = "ask-and-tell"
 """In place of a function's name: the caller evaluates (see :mod:`archwright.search.study`)."""
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute()) if path else path
-
-
-AbsolutePath = Annotated[str, AfterValidator(_absolute)]
-"""A path of the user's: kept so that a run can be resumed from any folder."""
-
-
-def _absolute_source(text: str | None) -> str | None:
-    """``folder:photos`` with the whole path; what has no path stays as it is."""
-    kind, colon, path = (text or "").partition(":")
-    return f"{kind}:{_absolute(path)}" if colon and kind in ("folder", "npz", "nats", "nb201") else text
-
-
-Source = Annotated[str | None, AfterValidator(_absolute_source)]
-"""A named data set or table, with the path of a file or folder after a colon where it is the user's own."""
+def _named(thing: Any) -> Any:
+    """A function by a text that finds it again."""
+    return refer(thing) if callable(thing) else thing
 
 
 def _absolute_object(text: str) -> str:
-    """``mine.py:score`` and ``choices:space.json`` with the whole path; what names no file stays as it is."""
-    if text.startswith("choices:"):
-        choices = text.removeprefix("choices:")
-        return text if choices.lstrip().startswith("{") else f"choices:{_absolute(choices)}"
-    if text.startswith("width:"):
-        return f"width:{_absolute_object(text.removeprefix('width:'))}"
-    place, _, name = text.rpartition(":")
-    return f"{_absolute(place)}:{name}" if place.endswith(".py") else text
+    named = ObjectRef.find(text)
+    return text if named is None else str(named.absolute())
 
 
-Own = Annotated[str, AfterValidator(_absolute_object)]
-"""Something registered, or an object of the user's as ``MODULE:OBJECT`` or ``FILE.py:OBJECT``."""
+# Texts that name files of the user's get the whole path, so that a run can be resumed from any folder.
+AbsolutePath = Annotated[str, AfterValidator(absolute_path)]
+"""A path of the user's."""
+SpaceText = Annotated[str, AfterValidator(lambda text: str(SpaceRef.parse(text).absolute()))]
+"""A space (:class:`~archwright.references.SpaceRef`)."""
+DataText = Annotated[str, AfterValidator(lambda text: str(DataRef.parse(text).absolute()))]
+"""Images or a table (:class:`~archwright.references.DataRef`)."""
+Own = Annotated[str, BeforeValidator(_named), AfterValidator(_absolute_object)]
+"""Something known by its name, or a function of the user's (:class:`~archwright.references.ObjectRef`)."""
+
+
+OF_TRAINING = ("recipe", "epochs", "batch_size", "lr", "training", "onnx")
+"""Settings of how networks are trained and kept."""
+OF_WORK = frozenset({"executor", "workers", "address"})
+"""Settings of where work items run."""
+OF_EVALUATIONS = frozenset({"evaluate", "failures"})
+"""Settings of evaluations of single architectures."""
+OF_TABLES = frozenset({"benchmark", "dataset"})
+"""Settings of looking accuracies up."""
 
 
 class Configuration(BaseModel):
@@ -74,11 +75,13 @@ class Configuration(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = Field(description="name of the search method")
-    space: Own = Field(
+    space: SpaceText = Field(
         "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
     )
-    data: Source = Field(None, description="images: folder:PATH, npz:PATH, or a name as digits or cifar10")
-    benchmark: Source = Field(None, description="look accuracies up in a table (nb201, nats:PATH) instead of training")
+    data: DataText | None = Field(None, description="images: folder:PATH, npz:PATH, or a name as digits or cifar10")
+    benchmark: DataText | None = Field(
+        None, description="look accuracies up in a table (nb201, nats:PATH) instead of training"
+    )
     dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
     evaluate: Own | None = Field(
         None, description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION; higher is better"
@@ -131,28 +134,22 @@ class Configuration(BaseModel):
     @field_validator("split", mode="before")
     @classmethod
     def _split_of_text(cls, value: Any) -> Any:
-        return value.split(",") if isinstance(value, str) else value
+        return read_several(value) if isinstance(value, str) else value
 
     @field_validator("training", mode="before")
     @classmethod
     def _training_of_text(cls, value: Any) -> Any:
-        if not isinstance(value, str):
+        if isinstance(value, str):
+            return read_mapping(value)
+        if not isinstance(value, dict):
             return value
-        pairs = [item.partition("=") for item in value.split(",")]
-        if not all(equals for _, equals, _ in pairs):
-            raise ValueError("write it as optimizer=adamw,label_smoothing=0.1")
-        return {name.strip(): text.strip() for name, _, text in pairs}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _dataset_of_table(cls, values: Any) -> Any:
-        if isinstance(values, dict) and values.get("benchmark") and not values.get("dataset"):
-            return {**values, "dataset": "cifar10"}
-        return values
+        return {name: read_word(one) if isinstance(one, str) else one for name, one in value.items()}
 
     @model_validator(mode="after")
     def _nothing_idle(self) -> Self:
         """A setting that would do nothing is a mistake, not a silence."""
+        if self.benchmark is not None and not self.dataset:
+            object.__setattr__(self, "dataset", "cifar10")  # chosen here, and so not among the fields that were given
         idle = {
             "workers is for the executors processes and ray": self.executor == "here" and self.workers != 1,
             "address is for the executor ray": self.executor != "ray" and bool(self.address),
@@ -167,6 +164,25 @@ class Configuration(BaseModel):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+    @property
+    def trains_answer(self) -> bool:
+        """Whether the answer is trained on the data: always without a table, with one only on request."""
+        return self.data is not None and (self.benchmark is None or self.final_epochs is not None)
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Settings that do nothing beside the others, whatever the method, and where that is, to end a sentence."""
+        found: dict[str, str] = {}
+        if not self.trains_answer:
+            found |= dict.fromkeys(OF_TRAINING, "where nothing is trained")
+        if self.data is None:
+            found |= dict.fromkeys(("channels", "cells"), "without --data")
+        if self.data is None and self.benchmark is not None:
+            found["scale"] = "beside --benchmark without --data"
+        if self.evaluate == ASK_AND_TELL:
+            found |= dict.fromkeys((*OF_TRAINING, "final_epochs", "minutes", "failures"), "where the caller evaluates")
+        return found
 
     @property
     def limit_sets(self) -> list[dict[str, float]]:
@@ -184,6 +200,29 @@ class Configuration(BaseModel):
         return self.limit_sets[0]
 
 
+SETTINGS = frozenset(Configuration.model_fields) - {"method", "limits", "options"}
+"""Fields of a configuration that are one flag each on the command line."""
+_REFERENCES: dict[str, Callable[[str], Reference | None]] = {
+    "space": SpaceRef.parse,
+    "data": DataRef.parse,
+    "benchmark": DataRef.parse,
+    "evaluate": ObjectRef.find,
+    "augment": ObjectRef.find,
+}
+
+
+def references(configuration: Mapping[str, Any]) -> dict[str, Reference]:
+    """What a configuration, as a run keeps it, names by text, by field; a word such as ``default`` is no reference."""
+    found = {name: read(str(configuration[name])) for name, read in _REFERENCES.items() if configuration.get(name)}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def imports(configuration: Mapping[str, Any]) -> list[str]:
+    """Modules and files of the user's that a run with this configuration imports, each once."""
+    found = [one.imports for one in references(configuration).values()]
+    return list(dict.fromkeys(one for one in found if one is not None))
+
+
 def validated(model: type[M], values: dict[str, Any], what: str, beside: type[BaseModel] | None = None) -> M:
     """``model(**values)``, or one :class:`InputError` that lists everything wrong at once.
 
@@ -191,19 +230,22 @@ def validated(model: type[M], values: dict[str, Any], what: str, beside: type[Ba
         model: what to validate.
         values: given by the user.
         what: how to call it in the message.
-        beside: a model for ``values["options"]`` whose problems belong in the same message.
+        beside: a model for ``values["options"]`` whose problems belong in the same message; what it was given is then
+            in the result as it reads it, with whole paths.
     """
-    problems = _problems(model, values, what)
-    if beside is not None:
-        problems += _problems(beside, values.get("options", {}), what)
-    if problems:
-        raise InputError(f"valid {what}", "; ".join(problems))
-    return model(**values)
+    made, problems = _tried(model, values, what)
+    options, more = (None, []) if beside is None else _tried(beside, values.get("options", {}), what)
+    if made is None or more:
+        raise InputError(f"valid {what}", "; ".join(problems + more))
+    if options is None:
+        return made
+    return made.model_copy(update={"options": options.model_dump(mode="json", exclude_unset=True)})
 
 
-def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list[str]:
+def _tried(model: type[M], values: dict[str, Any], what: str) -> tuple[M | None, list[str]]:
+    """``model(**values)``, or None and what is wrong with the values."""
     try:
-        model(**values)
+        return model(**values), []
     except ValidationError as error:
         found = []
         for one in error.errors():
@@ -214,5 +256,4 @@ def _problems(model: type[BaseModel], values: dict[str, Any], what: str) -> list
                 found.append(one["msg"].removeprefix("Value error, "))
             else:
                 found.append(f"{name}: {one['msg']} (got {one.get('input')!r})")
-        return found
-    return []
+        return None, found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -40,6 +40,12 @@ class Context:
         """Where work items run."""
         return make_executor(self.configuration.executor, self.configuration.workers, self.configuration.address)
 
+    def changed(self, configuration: Configuration) -> Context:
+        """The same place for another configuration of the same images; nothing is loaded or joined again."""
+        context = replace(self, configuration=configuration)
+        context.executor = self.executor
+        return context
+
     def rng(self, purpose: str, *numbers: int) -> np.random.Generator:
-        """A generator that depends only on the seed, the purpose and the numbers."""
+        """A generator that depends on nothing but the seed of the search, ``purpose`` and ``numbers``."""
         return np.random.default_rng([self.configuration.seed, zlib.crc32(purpose.encode()), *numbers])

@@ -9,26 +9,25 @@ from typing import Any
 
 from torch import Tensor
 
-from archwright.data import from_object
+from archwright.data import ImageData, from_object
 from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
-from archwright.references import is_local, refer
+from archwright.references import refer
+from archwright.runs import disk
 from archwright.runs.files import Json, write_atomic
-from archwright.runs.progress import KeptProgress, Progress
-from archwright.runs.run import Run, new_folder, runs_root
+from archwright.runs.progress import KeptProgress, Progress, logged
+from archwright.runs.run import Run, new_folder, resume_command, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
-from archwright.search.configuration import ASK_AND_TELL, Configuration, validated
+from archwright.search.asked import asked_for, check_idle, completed, names_given, space_text
+from archwright.search.configuration import ASK_AND_TELL, Configuration, imports, references, validated
 from archwright.search.context import Context
-from archwright.search.method import Method, Stage
+from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, Stage
 from archwright.search.plan import planned
 from archwright.search.registry import methods
-from archwright.search.task import OBJECT
+from archwright.search.task import Task
 from archwright.spaces.base import Space
-from archwright.spaces.choice_space import SPEC
-from archwright.spaces.registry import name_space
-from archwright.spaces.width import PREFIX
 from archwright.tables.base import load_benchmark
 
 Callback = Callable[[dict[str, Json]], None]
@@ -68,29 +67,21 @@ def search(
         >>> found.best.predict(["three.png"])  # doctest: +SKIP
         >>> search("evolution", space=ChoiceSpace({"x": range(9)}), evaluate=lambda a: -(a["x"] ** 2))  # doctest: +SKIP
     """
-    own = {name: settings.pop(name) for name in list(settings) if name not in Configuration.model_fields}
-    values = {"method": method, **settings, "options": {**(options or {}), **own}}
     chosen: type[Method] = methods.get(method)
-    if space is not None:
-        values["space"] = _text_of("space", space)
-    values |= {"evaluate": _text_of("evaluate", evaluate), "augment": _text_of("augment", augment)}
-    in_memory = data is not None and not isinstance(data, str)
-    values["data"] = f"{OBJECT}{getattr(data, 'name', type(data).__name__)}" if in_memory else data or None
-    if not values["data"] and not values.get("benchmark") and evaluate is None:
-        values["data"] = "digits"
-    values = chosen.completed(values)
-    configuration = validated(Configuration, values, "settings of a search", beside=chosen.Options)
-    kept = chosen.Options(**configuration.options).model_dump(mode="json", exclude_unset=True)  # with absolute paths
-    configuration = c = configuration.model_copy(update={"options": kept})
+    own = None if augment == "default" else augment
+    given = {**settings, "space": space, "data": data, "evaluate": evaluate, "augment": own, "options": options or {}}
+    asked = asked_for(method, given)
     Run.check_free(Path(run) if run is not None else runs_root() / "new")
-    given = from_object(data, seed=c.seed, image_size=c.image_size, split=c.split) if in_memory else None
+    images = None if data is None or isinstance(data, str) else _in_memory(data, asked)
+    configuration = completed(chosen, Task(asked, given=images))
+    check_idle(chosen, configuration, names_given(asked))  # beside what the method chose
     # Everything is validated on a context without a folder, so that bad input leaves none behind.
     nowhere, device = Run(Path(run or runs_root() / "new"), {}), compute_device(configuration)
-    context = Context(configuration, nowhere, device, Stop(), progress or Progress(), given)
+    context = Context(configuration, nowhere, device, Stop(), logged(progress), images)
     prepared = chosen(context)
     _ = context.executor
     prepared.check()
-    if given is None:
+    if images is None:
         context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
     if configuration.minutes is not None:
         prepared = _within_minutes(prepared, configuration.minutes)
@@ -98,30 +89,24 @@ def search(
     else:
         _say_plan(prepared)
     folder = Path(run) if run is not None else new_folder(method, context.task.space.name)
-    keep_given = None if given is None else partial(keep, given)
-    context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_given)
+    keep_images = None if images is None else partial(keep, images)
+    context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_images)
     context.run.listeners, context.task.home = list(callbacks), folder
     return _finish(prepared)
 
 
-def _text_of(what: str, thing: Any) -> Any:
-    """What a configuration keeps of a user's object: a text that finds it again."""
-    if thing is None or isinstance(thing, str):
-        return thing
-    if what == "space" and isinstance(thing, Space):
-        return name_space(thing)
-    if what != "space" and callable(thing):
-        return refer(thing)
-    raise InputError(f"a text or {'a space' if what == 'space' else 'a function'} as {what}", type(thing).__name__)
+def _in_memory(data: Any, asked: Configuration) -> ImageData:
+    return from_object(data, seed=asked.seed, image_size=asked.image_size, split=asked.split)
 
 
 def _within_minutes(method: Method, minutes: float) -> Method:
     """The same search cut to the time there is; what was cut is said."""
-    before = method.context
     configuration, expected = planned(method, minutes)
-    context = Context(configuration, before.run, before.device, before.stop, before.progress, before.given)
-    changed = type(method)(context)
-    changed.check()
+    changed = method
+    if configuration != method.context.configuration:
+        changed = type(method)(method.context.changed(configuration))
+        changed.check()
+    context = changed.context
     if configuration.data is not None:
         context.progress.say(context.task.data.describe())
     evaluations = configuration.options.get("evaluations")
@@ -163,18 +148,19 @@ def resume(
     """
     run = Run.open(Path(folder))
     run.listeners = list(callbacks)
-    stop, progress = Stop(minutes), progress or Progress()
+    stop, progress = Stop(minutes), logged(progress)
     if run.configuration.get("evaluate") == ASK_AND_TELL:
         raise InputError("a run of a search", f"a study in {folder}", "Go on with it in Python: archwright.Study(...).")
     if remeasure:
         _forget_latencies(reopened(run, stop, progress))
     if latency_ms:
         return _with_limits(run, list(latency_ms), stop, progress)
-    reopened(run, stop, progress)  # also of a finished run: a damaged one is not passed on
-    if run.status() == "finished":
-        return Answer.read(run.folder)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
+    if failures is not None and "failures" not in prepared.uses:
+        raise InputError("a run of a method that evaluates architectures (--failures)", f"one of {prepared.name!r}")
+    if run.status() == "finished":  # looked at after the configuration: a damaged run is not passed on
+        return Answer.read(run.folder)
     _say_imports(prepared.context)
     prepared.check()
     return _finish(prepared, resumed=True)
@@ -192,20 +178,20 @@ def stop(folder: Path | str) -> None:
 
 def _say_imports(context: Context) -> None:
     """A run that names a user's own module is about to execute it; this is never silent."""
-    c = context.configuration
-    for named in (c.space, c.evaluate or "", c.augment):
-        text = named.removeprefix(PREFIX)  # of a network to thin
-        if ":" in text and not is_local(text) and not text.startswith(SPEC):
-            context.progress.say(f"Importing {text}, which this run names.")
+    for place in imports(context.configuration.model_dump()):
+        context.progress.say(f"Importing {place}, which this run names.")
 
 
 def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
     """The texts of objects that a user gives again because they lived in another program."""
-    for name, thing in objects.items():
+    named = references(run.configuration)
+    given = {name: thing for name, thing in objects.items() if thing is not None}
+    texts = {name: space_text(thing) if name == "space" else refer(thing) for name, thing in given.items()}
+    for name, text in texts.items():
         known = run.configuration.get(name) or ""
-        if thing is not None and not is_local(known) and _text_of(name, thing) != known:
+        if text != known and not (name in named and named[name].is_local):
             raise InputError(f"no {name} beside a run that names its own", f"another one than {known or 'none'}")
-    return {name: _text_of(name, thing) for name, thing in objects.items() if thing is not None}
+    return texts
 
 
 def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
@@ -217,25 +203,31 @@ def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method
     return method
 
 
+def _redone(method: Method, by: Redone) -> list[str]:
+    """Stages that are done again for further limits, or for latencies measured anew."""
+    return [stage.name for stage in method.stages() if stage.redone & by]
+
+
 def _forget_latencies(method: Method) -> None:
-    """Let a run measure its latencies again; what it trained stays."""
-    run = method.context.run
-    if not method.redone_for_latency:
-        raise InputError("a run of a method that measures latencies (binas)", f"one of {method.name!r}")
+    """Let a run measure its latencies again; what it trained stays, and limits that it chose by itself."""
+    run, stages = method.context.run, _redone(method, BY_LATENCY)
+    if not stages:
+        raise InputError("a run of a method that measures latencies", f"one of {method.name!r}")
     method.check()
+    limits = method.limits
     with run.locked():
         for name in method.timed_items:
-            (run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
-        run.reopen({}, method.redone_for_latency)
+            disk.remove(run.folder / "items" / f"{name}.jsonl")
+        run.reopen({"limits": limits}, stages)
 
 
 def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> Answer:
     """The answer of a finished run with further latency limits; it is as before where one of them cannot be met."""
     method = reopened(run, stop, progress)
-    before = method.limits
-    if not method.redone_for_limits or "latency_ms" not in before:
+    before, stages = method.limits, _redone(method, BY_LIMITS)
+    if not stages or "latency_ms" not in before:
         raise InputError(
-            "a finished run of a method that answers several latency limits (binas)",
+            "a finished run of a method that answers several latency limits",
             f"one of {method.name!r} with limits on {', '.join(before) or 'nothing'}",
             "Start a new search with --latency-ms.",
         )
@@ -248,26 +240,28 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
     prepared = reopened(run, stop, progress, limits={**before, "latency_ms": list(wanted)})
     prepared.check()
     with run.locked():
-        run.reopen({"limits": prepared.context.configuration.limits}, method.redone_for_limits)
+        run.reopen({"limits": prepared.context.configuration.limits}, stages)
     try:
         return _finish(prepared, resumed=True)
     except InfeasibleError:
         with run.locked():
-            run.reopen({"limits": before}, method.redone_for_limits)
+            run.reopen({"limits": before}, stages)
         _finish(reopened(run, stop, progress), resumed=True)
         raise
 
 
 def _say_differences(context: Context) -> None:
-    """What is not as it was when the run stopped: the machine, and checkpoints that were damaged since."""
+    """What is not as it was when the run stopped: who held it, the machine, and checkpoints damaged since."""
     run, before = context.run, context.run.header["machine"]
+    if run.left_by is not None:
+        context.progress.say(f"Note: left behind by {run.left_by}.")
     for name, value in context.device.describe().items():
         if before.get(name) != value:
             text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
-            context.progress.say(f"Note: {text}")
+            context.progress.warn(f"Note: {text}")
             run.event("changed", what=name, before=before.get(name), now=value)
     for text in run.damaged_checkpoints():
-        context.progress.say(f"Note: {text}")
+        context.progress.warn(f"Note: {text}")
         run.event("damaged", what=text)
 
 
@@ -276,7 +270,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
     context = method.context
     run = context.run
     with run.locked(), context.stop.on_signals(), context.executor:
-        run.stop_file.unlink(missing_ok=True)  # meant for a session that ended before it saw it
+        disk.remove(run.stop_file)  # meant for a session that ended before it saw it
         context.stop.watch(run.stop_file)
         run.event("started", threads=context.device.threads)
         context.progress = KeptProgress(context.progress, run)
@@ -293,9 +287,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
                 run.finish_stage(stage.name, stage.work().model_dump(mode="json"))
         except Interrupted as error:
             run.event("interrupted", why=str(error))
-            raise Interrupted(
-                f"{error}; everything is saved. Continue with: archwright runs resume {run.folder}"
-            ) from error
+            raise Interrupted(f"{error}; everything is saved. Continue with: {resume_command(run.folder)}") from error
         seconds = round(run.seconds_spent(), 3)
         c = context.configuration
         found = method.result("answer", Found)

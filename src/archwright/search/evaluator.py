@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
-from math import inf
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
-from archwright.errors import ArchwrightError
+from archwright.errors import ArchwrightError, RunError
 from archwright.execution.base import Item, Work, run_items
 from archwright.runs.files import Json
 from archwright.search.context import Context
 from archwright.search.jobs import evaluate_own, look_up, train_and_measure, training_job
 from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Architecture
+
+LOOK_UP_SECONDS = 0.002
+"""Of an evaluation that a table answers."""
 
 
 class Evaluated(NamedTuple):
@@ -34,17 +37,20 @@ class Evaluator:
         self.context = context
         self.stage = stage
         self.log = context.run.items(stage)
+        for key, result in self.log.done.items():
+            self._check_kept(key, result)
 
-    @property
-    def accuracy_on(self) -> str:
-        """What the search sees."""
-        task = self.context.task
-        if task.configuration.evaluate is not None:
-            return OWN_FUNCTION
-        if task.table is not None:
-            split, epochs = task.table.search_protocol
-            return f"{task.configuration.dataset} {split} after {epochs} epochs ({task.table.name} table)"
-        return f"{task.data.name} validation after {task.recipe.epochs} epochs"
+    def _check_kept(self, key: str, result: Json) -> None:
+        """Refuse what a run keeps of an evaluation where it is neither a failure nor a score that can be."""
+        known = result if isinstance(result, dict) else {}
+        accuracy: Json = known.get("accuracy")
+        own = self.context.configuration.evaluate is not None  # a score of the user's own is in no unit that we know
+        measured = type(accuracy) in (int, float) and isfinite(accuracy) and (own or 0 <= accuracy <= 100)
+        if not measured and not isinstance(known.get("failure"), str):
+            raise RunError(
+                f"expected an accuracy in percent, a score or a failure in items/{self.stage}.jsonl of "
+                f"{self.context.run.folder}, got {str(result)[:80]} for {key[:80]}."
+            )
 
     def __call__(self, architectures: Sequence[Architecture], bar: Any = None) -> list[float]:
         """In the order given, minus infinity for those that failed; equal architectures are evaluated once.
@@ -82,7 +88,7 @@ class Evaluator:
             self.context.run.on_epoch(self.stage, architecture=key)(epoch, metrics)
         if "failure" in result:
             self.context.run.event("failed", stage=self.stage, architecture=key, why=result["failure"])
-            self.context.progress.say(f"An evaluation failed: {result['failure']} ({key})")
+            self.context.progress.warn(f"An evaluation failed: {result['failure']} ({key})")
         else:
             self.context.run.event("evaluated", stage=self.stage, architecture=key, accuracy=result["accuracy"])
 
@@ -100,19 +106,35 @@ class Evaluator:
         return str(self.context.run.folder / "checkpoints" / self.stage / key)
 
     def seconds_each(self) -> float:
-        """How long one evaluation will take, from a few timed steps of a random architecture."""
-        context, task, device = self.context, self.context.task, self.context.device.torch
-        if task.table is not None:
-            return 0.002
-        job = training_job(context, task.space.sample(context.rng("estimate")), None)
-        network = job.network().to(device).train()
-        scale, size = task.scale, min(task.recipe.batch_size, len(task.data.train))
-        x = torch.zeros(size, scale.image_channels, scale.image_size, scale.image_size, device=device)
-        y = torch.zeros(size, dtype=torch.int64, device=device)
-        times = []
-        for _ in range(3):
-            begin = time.perf_counter()
-            F.cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]
-            times.append(time.perf_counter() - begin)
-        steps = task.recipe.epochs * max(1, len(task.data.train) // size)
-        return 1.3 * sorted(times)[1] * steps
+        """How long one evaluation will take, in seconds: :func:`evaluation_seconds` of its context."""
+        return evaluation_seconds(self.context)
+
+
+def accuracy_on(context: Context) -> str:
+    """What the accuracies that a search sees are measured on, for people."""
+    task = context.task
+    if task.configuration.evaluate is not None:
+        return OWN_FUNCTION
+    if task.table is not None:
+        split, epochs = task.table.search_protocol
+        return f"{task.configuration.dataset} {split} after {epochs} epochs ({task.table.name} table)"
+    return f"{task.data.name} validation after {task.recipe.epochs} epochs"
+
+
+def evaluation_seconds(context: Context) -> float:
+    """How long one evaluation will take, in seconds, from a few timed steps of a random architecture."""
+    task, device = context.task, context.device.torch
+    if task.table is not None:
+        return LOOK_UP_SECONDS
+    job = training_job(context, task.space.sample(context.rng("estimate")), None)
+    network = job.network().to(device).train()
+    scale, size = task.scale, min(task.recipe.batch_size, len(task.data.train))
+    x = torch.zeros(size, scale.image_channels, scale.image_size, scale.image_size, device=device)
+    y = torch.zeros(size, dtype=torch.int64, device=device)
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        F.cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]
+        times.append(time.perf_counter() - begin)
+    steps = task.recipe.epochs * max(1, len(task.data.train) // size)
+    return 1.3 * sorted(times)[1] * steps

@@ -102,6 +102,12 @@ def keep_ensemble(
 
     The report, with times that differ from one call to the next, is ``artifacts/NAME-report.json``; what is returned
     has none.
+
+    Args:
+        context: of the search; the answers are files of its run.
+        names: of their files, without the ending.
+        mean: how the members' predictions become one.
+        name: of the ensemble's folder.
     """
     data, device = context.task.data, context.device.name
     members = tuple(load_member(context.run.artifact(f"{one}.safetensors")) for one in names)

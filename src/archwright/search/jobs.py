@@ -21,6 +21,7 @@ from archwright.data.augmentation import find_augmentation
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError, Interrupted, RunError
 from archwright.execution.base import cheap
+from archwright.owncode import OwnCodeError, own_code, told
 from archwright.references import resolve
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
@@ -34,12 +35,18 @@ from archwright.training import Accuracy, Position, Recipe, evaluate, train
 
 @lru_cache(maxsize=2)
 def _table(spec: str) -> Benchmark:
+    """The same for every look-up, also where a plug-in's loader reads its file each time."""
     return load_benchmark(spec)
 
 
 @cheap
 def look_up(payload: Json, stop: Stop) -> Json:
-    """Accuracy of ``payload["architecture"]`` in a table, by the protocol that a search may look at."""
+    """Work item: the accuracy in a table, in percent, by the protocol that a search may look at.
+
+    Args:
+        payload: ``benchmark`` (the table), ``space``, ``architecture`` and ``dataset``, as texts.
+        stop: not asked; a look-up is over at once.
+    """
     table = _table(payload["benchmark"])
     architecture = find_space(payload["space"]).parse(payload["architecture"])
     split, epochs = table.search_protocol
@@ -53,18 +60,29 @@ def _kept(work: Callable[[], dict[str, Json]], stopping: tuple[type[Exception], 
     except stopping:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, it is kept in the run, and too many of them are an error
-        return {"accuracy": None, "failure": f"{type(error).__name__}: {error}"[:500]}
+        ours = isinstance(error, OwnCodeError) and error.__cause__ is None  # it was ended
+        return {"accuracy": None, "failure": (str(error) if ours else told(error.__cause__ or error))[:500]}
     if not isfinite(found["accuracy"]):
         return {"accuracy": None, "failure": f"the score is {found['accuracy']}"}
     return found
 
 
 def evaluate_own(payload: Json, stop: Stop) -> Json:
-    """What a user's own function says of an architecture."""
+    """Work item: what a user's own function says of an architecture, or why it failed.
+
+    Args:
+        payload: ``space``, ``scale``, ``architecture`` and ``evaluate``, the reference of the function.
+        stop: not asked; the function may take as long as it likes.
+    """
     space: Space[Any] = find_space(payload["space"])
     architecture = space.at_scale(space.scale_from(payload["scale"])).parse(payload["architecture"])
     function = resolve(payload["evaluate"], "evaluate")
-    return _kept(lambda: {"accuracy": float(function(architecture))}, (Interrupted,))
+
+    def score() -> dict[str, Json]:
+        with own_code(f"your function {payload['evaluate']}", payload.get("timeout")):
+            return {"accuracy": float(function(architecture))}
+
+    return _kept(score, (Interrupted,))
 
 
 @dataclass(frozen=True)
@@ -94,7 +112,7 @@ class TrainingJob:
 
     @classmethod
     def from_json(cls, payload: Json) -> TrainingJob:
-        """Inverse of :meth:`to_json`."""
+        """The job whose :meth:`to_json` this is."""
         return cls(**{**payload, "data": DataRequest(**payload["data"])})
 
     def network(self) -> Network:
@@ -107,7 +125,14 @@ class TrainingJob:
 
 
 def training_job(context: Context, architecture: Architecture, checkpoints: str | None, **changes: Any) -> TrainingJob:
-    """The job that trains ``architecture`` as one evaluation of this search."""
+    """The job that trains ``architecture`` as one evaluation of this search.
+
+    Args:
+        context: of the search: data, space, scale, recipe, augmentation, seed and device.
+        architecture: that is trained.
+        checkpoints: folder for states inside the training; None for none.
+        changes: fields of :class:`TrainingJob` that are otherwise.
+    """
     task = context.task
     fields: dict[str, Any] = {
         "data": task.data_request,
@@ -125,7 +150,12 @@ def training_job(context: Context, architecture: Architecture, checkpoints: str 
 
 
 def train_and_measure(payload: Json, stop: Stop) -> Json:
-    """Train a network from scratch and measure it; checkpointed inside where the job says where."""
+    """Work item: train a network from scratch and measure it; checkpointed inside where the job says where.
+
+    Args:
+        payload: a :class:`TrainingJob` as JSON.
+        stop: asked at every step of the training.
+    """
     job = TrainingJob.from_json(payload)
     return _kept(lambda: _train_and_measure(job, stop), (Interrupted, InputError, RunError, OSError))
 
@@ -148,7 +178,15 @@ def train_network(
     on_step: Callable[[Position], None] | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
 ) -> tuple[Accuracy, list[dict[str, float]]]:
-    """Train ``network`` in place by the job's recipe; its accuracy on the job's split, and all epochs' metrics."""
+    """Train ``network`` in place by the job's recipe; its accuracy on the job's split, and all epochs' metrics.
+
+    Args:
+        network: of the job's architecture, with its initial weights.
+        job: data, recipe, augmentation, seed, device and split.
+        stop: asked at every step.
+        on_step: called after each step with where it is.
+        on_epoch: called after each epoch with its number and metrics.
+    """
     data = load_data(job.data)
     recipe = Recipe(**job.recipe)
     augment = find_augmentation(job.augment, data)
@@ -168,7 +206,14 @@ def train_network(
 
 
 def measure(network: nn.Module, data: ImageData, split: str, device: str) -> Accuracy:
-    """Accuracy on a whole split."""
+    """Accuracy on a whole split.
+
+    Args:
+        network: moved to ``device``.
+        data: that has the split.
+        split: ``train``, ``validation`` or ``test``.
+        device: where it runs.
+    """
     batches = Batches(data, split, 256, shuffle=False, drop_last=False, device=device)  # type: ignore[arg-type]
     return evaluate(network, batches, device=device)
 

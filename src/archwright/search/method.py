@@ -5,23 +5,32 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 
 from archwright.bounds import most_of
-from archwright.errors import InputError, RunError, missing_extra, unknown_name
+from archwright.costs.measure import Timing
+from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.search.answer import Candidate, Found
-from archwright.search.configuration import validated
+from archwright.search.configuration import OF_EVALUATIONS, OF_WORK, SETTINGS, Configuration, validated
 from archwright.search.context import Context
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import train_answer
+from archwright.search.task import Task
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.topology import topology_json
 
 R = TypeVar("R", bound=StageResult)
+
+
+Redone = frozenset[Literal["limits", "latency"]]
+BY_LIMITS: Redone = frozenset({"limits"})
+"""A stage whose result depends on which limits are asked for."""
+BY_LATENCY: Redone = frozenset({"latency"})
+"""A stage whose result depends on latencies that are measured here."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +41,14 @@ class Stage:
         name: of its files in the run.
         title: what people read while it works.
         work: does it, saving as it goes, and returns what later stages need.
+        redone: when a finished run is asked for further limits, or for latencies measured anew, the stages that depend
+            on these are done again; what they trained before is kept in the run's items.
     """
 
     name: str
     title: str
     work: Callable[[], StageResult]
+    redone: Redone = frozenset()
 
 
 class Options(BaseModel):
@@ -77,6 +89,9 @@ class Method(ABC):
       called again after a kill it goes on and ends with the same result.
     - The test part of the data is looked at by :mod:`archwright.search.final` only.
 
+    What a method declares, so that the command line offers what it goes by and anything else is refused before anything
+    is loaded: :attr:`uses`, :attr:`resources`, ``Options``, and :meth:`idle` for what depends on the other settings.
+
     All of it is checked for every registered method by :func:`archwright.testing.check_method`.
 
     Example: a search that takes the first architecture it draws (:class:`SearchMethod` trains, tests and answers).
@@ -96,30 +111,40 @@ class Method(ABC):
     Options: ClassVar[type[Options]]
     default_space: ClassVar[str] = "nasbench201"
     """The space of a search that names none."""
+    uses: ClassVar[frozenset[str]] = SETTINGS - OF_WORK - OF_EVALUATIONS
+    """The settings (fields of a configuration) that it goes by. One that sends work items to ``context.executor`` adds
+    ``OF_WORK``; one that asks an :class:`~archwright.search.evaluator.Evaluator` for accuracies of architectures, so
+    that a user's own function can give them, adds ``OF_EVALUATIONS``."""
     resources: ClassVar[tuple[str, ...]] = ("params", "macs", "latency_ms", "memory_bytes")
-    """What can be limited."""
-    evaluates: ClassVar[bool] = False
-    """Whether it asks for accuracies of architectures, so that a user's own function can give them."""
+    """What can be limited; empty where it keeps no limits."""
     measures_latency: ClassVar[bool] = False
     """Whether it times networks on this machine itself, so that a latency limit needs no table."""
-    redone_for_limits: ClassVar[tuple[str, ...]] = ()
-    """Stages that a finished run does again when it is asked for further limits; empty where it cannot be."""
-    redone_for_latency: ClassVar[tuple[str, ...]] = ()
-    """Stages that are done again when latencies are to be measured anew; empty where none are measured."""
     timed_items: ClassVar[tuple[str, ...]] = ()
-    """Logs of latencies, which are forgotten then."""
+    """Logs of latencies, which are forgotten when these are to be measured anew."""
 
     @classmethod
-    def completed(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The settings of a search with what the method chooses where the user said nothing."""
-        return {"space": cls.default_space, **values}
+    def completed(cls, task: Task) -> dict[str, Any]:
+        """Settings of a new search where the user says nothing, by name; those that were given stay as they are.
+
+        Args:
+            task: of what was asked for; ``task.configuration.model_fields_set`` are the settings that were given. It
+                loads what is named when first asked for, and what it has loaded is not loaded again.
+        """
+        return {"space": cls.default_space}
+
+    @classmethod
+    def idle(cls, asked: Configuration) -> dict[str, str]:
+        """Settings and options that do nothing beside the others that were asked for.
+
+        Returns:
+            where that is, as the end of a sentence ("where nothing is trained"), by the name of a setting or option; a
+            field of the recipe is called ``training.NAME``. What is in it and was given is refused.
+        """
+        return asked.idle
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.options = validated(self.Options, context.configuration.options, f"options of the method {self.name!r}")
-        for limit in context.configuration.limits:
-            if limit not in self.resources:
-                raise unknown_name(f"limit of the method {self.name}", limit, self.resources)
 
     def check(self) -> None:
         """Refuse what cannot work; everything named in the configuration is loaded and validated here."""
@@ -137,14 +162,13 @@ class Method(ABC):
         task.check_limits(context.rng("limits"), ("latency_ms",) if self.measures_latency else ())
 
     def check_own(self) -> None:
-        """Refuse objects of the user that this method has no use for, or that cannot be used."""
-        c = self.context.configuration
-        if c.evaluate is not None and not self.evaluates:
-            raise InputError(
-                "a method that evaluates architectures beside your own function (random, evolution, hnas)",
-                repr(self.name),
-            )
-        self.context.task.check_own(sends_away=c.executor != "here")
+        """Refuse objects of the user that cannot be used."""
+        self.context.task.check_own(sends_away=self.context.configuration.executor != "here")
+
+    @property
+    def timing(self) -> Timing | None:
+        """How the method times networks on this machine; None where it does not."""
+        return None
 
     @property
     def counts_epochs(self) -> bool:
@@ -213,7 +237,7 @@ class SearchMethod(Method):
         """
         if self.context.configuration.evaluate is not None:
             return None
-        return Evaluator(self.context, "search").seconds_each() * (self.rounds + self.final_rounds)
+        return evaluation_seconds(self.context) * (self.rounds + self.final_rounds)
 
     @property
     def final_rounds(self) -> float:
@@ -256,5 +280,4 @@ class SearchMethod(Method):
             **known,
             **task.costs(architecture),
         )
-        details = {"failures": choice.failures} if choice.failures else {}
-        return Found(best=best, evaluations=choice.evaluations, details=details)
+        return Found(best=best, evaluations=choice.evaluations, failures=choice.failures)

@@ -48,9 +48,11 @@ def cut(method: Method, seconds: float, budget: float) -> tuple[Configuration, f
     if seconds > budget and c.data is not None:
         part = budget / seconds
         recipe, final = method.context.task.recipe, method.context.task.final_recipe
-        changes = {"epochs": max(1, floor(recipe.epochs * part)), "final_epochs": max(1, floor(final.epochs * part))}
+        if c.trains_answer:
+            changes["epochs"] = max(1, floor(recipe.epochs * part))
+            changes["final_epochs"] = max(1, floor(final.epochs * part))
         for name, value in method.options.model_dump().items():
             if name.endswith("epochs") and value is not None:
                 options[name] = max(1, floor(value * part))
-        seconds *= max(part, changes["epochs"] / recipe.epochs)
-    return Configuration(**{**c.model_dump(), **changes, "options": options}), seconds / 60
+        seconds *= max(part, changes.get("epochs", 0) / recipe.epochs)
+    return c.model_copy(update={**changes, "options": options}), seconds / 60

@@ -12,8 +12,9 @@ from pydantic import Field
 
 from archwright.costs.limits import walk_within
 from archwright.errors import ArchwrightError, InfeasibleError
+from archwright.search.configuration import OF_EVALUATIONS, OF_WORK
 from archwright.search.context import Context
-from archwright.search.evaluator import Evaluated, Evaluator
+from archwright.search.evaluator import Evaluated, Evaluator, accuracy_on
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice
 from archwright.spaces.base import Architecture
@@ -38,11 +39,20 @@ class ProposalSearch(SearchMethod):
     Options: ClassVar[type[Options]] = ProposalOptions
     options: ProposalOptions
 
-    evaluates: ClassVar[bool] = True
+    uses: ClassVar[frozenset[str]] = SearchMethod.uses | OF_WORK | OF_EVALUATIONS
+
+    remembers: ClassVar[bool] = True
+    """Whether a proposal may depend on earlier ones other than by their evaluations: then a study that is opened again
+    lets the method propose all of them once more, in turn, which takes its time."""
 
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
-        """The architecture to evaluate as ``number``; a function of the past and the number."""
+        """The architecture to evaluate next; a function of its arguments and the seed alone.
+
+        Args:
+            history: evaluations so far, in their order; a failed one has accuracy minus infinity.
+            number: of the evaluation, from 0.
+        """
 
     @property
     def batch(self) -> int:
@@ -60,17 +70,22 @@ class ProposalSearch(SearchMethod):
         return self.options.evaluations
 
     def conclude(self, history: Sequence[Evaluated], best: Evaluated) -> Choice:
-        """What the search ends with; a method may keep more of it."""
+        """What the search ends with; a method may keep more of it.
+
+        Args:
+            history: all evaluations, in their order.
+            best: the one of greatest accuracy, the first of equals.
+        """
         return Choice(
             architecture=str(best.architecture),
             accuracy=best.accuracy,
-            accuracy_on=Evaluator(self.context, "search").accuracy_on,
+            accuracy_on=accuracy_on(self.context),
             evaluations=len(history),
             failures=sum(one.accuracy == -inf for one in history),
         )
 
     def search_stages(self) -> list[Stage]:
-        """One stage."""
+        """The one stage ``search``, that evaluates all proposals."""
         return [Stage("search", "evaluate architectures", self._search)]
 
     def _search(self) -> Choice:
@@ -87,6 +102,13 @@ def evaluate_proposals(
 
     A resumed run proposes the same again and finds the finished ones in the item log. Failed evaluations count, and
     the search goes on from them as from the worst there are.
+
+    Args:
+        context: of the search.
+        stage: whose item log keeps the evaluations.
+        propose: gives the next architecture.
+        evaluations: how many there are, failed ones among them.
+        batch: proposals that are evaluated together.
     """
     evaluator = Evaluator(context, stage)
     history: list[Evaluated] = []
@@ -105,7 +127,13 @@ def evaluate_proposals(
 
 
 def feasible_sample(context: Context, draw: Callable[[], Architecture], tries: int = 10_000) -> Architecture:
-    """The first drawn architecture that is connected and meets the limits."""
+    """The first drawn architecture that is connected and meets the limits.
+
+    Args:
+        context: of the search, with its space and limits.
+        draw: one architecture, another one each time.
+        tries: draws after which the limits are refused.
+    """
     task = context.task
     for _ in range(tries):
         architecture = draw()
@@ -116,7 +144,12 @@ def feasible_sample(context: Context, draw: Callable[[], Architecture], tries: i
 
 
 def feasible_start(context: Context, rng: np.random.Generator) -> Architecture:
-    """A connected architecture within the limits: a random one, or where hardly any is, the end of a walk to one."""
+    """A connected architecture within the limits: a random one, or where hardly any is, the end of a walk to one.
+
+    Args:
+        context: of the search, with its space and limits.
+        rng: of the draws.
+    """
     task, limits = context.task, context.configuration.single_limits
     try:
         return feasible_sample(context, lambda: task.space.sample(rng), tries=2000)

@@ -10,7 +10,7 @@ methods = Registry(
     Entry("evolution", "archwright.methods.baselines:Evolution", "regularised evolution: mutate the young and fit"),
     Entry(
         "binas",
-        "archwright.methods.binas.method:Binas",
+        "archwright.methods.binas:Binas",
         "the best network under hard latency limits, exactly, and its front",
     ),
     Entry("nasi", "archwright.methods.nasi:Nasi", "search at initialisation by the trace of the tangent kernel"),

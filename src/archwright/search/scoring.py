@@ -14,10 +14,17 @@ from pydantic import Field
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
-from archwright.proxies.engine import ScoreRequest, chunk_size, score_architectures, score_chunk, scores_key
+from archwright.proxies.engine import (
+    ScoreRequest,
+    chunk_size,
+    score_canonical,
+    score_chunk,
+    scores_key,
+    small_scale,
+)
 from archwright.proxies.score import Scores
-from archwright.references import is_local
-from archwright.runs.files import read_json, write_json
+from archwright.references import SpaceRef
+from archwright.runs.files import share_file
 from archwright.runs.run import runs_root
 from archwright.search.context import Context
 from archwright.search.method import Options
@@ -53,7 +60,13 @@ class ScoreOptions(Options):
 
 
 def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:
-    """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind)."""
+    """The request of these options; without ``--data`` the images are Gaussian noise (the metrics barely mind).
+
+    Args:
+        context: of the search: data, space and seed.
+        options: size of the scored networks and of their batches, and how often they are drawn.
+        metrics: names of the scores.
+    """
     size = options.proxy_size or context.task.space.proxy_size
     noise = DataRequest(f"random:classes=10,size={size},channels=3,count=2048", context.configuration.seed)
     return ScoreRequest(
@@ -71,51 +84,65 @@ def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, 
 
 
 def check_scoring(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> None:
-    """Refuse metrics, images and spaces that cannot be scored."""
+    """Refuse metrics, images and spaces that cannot be scored.
+
+    Args:
+        context: of the search.
+        options: how architectures are scored.
+        metrics: names of the scores.
+    """
     request = request_scores(context, options, metrics)
     data = context.task.data if context.configuration.data is not None else load_data(request.data)
     request.check(data)
-    size = min(request.image_size, data.image_size)
-    context.task.space.check_scale(
-        context.task.space.proxy_scale(request.channels, request.cells, data.classes, size, data.image_channels)
-    )
+    context.task.space.check_scale(small_scale(context.task.space, request, data))
 
 
 def make_pool(context: Context, options: ScoreOptions) -> list[Architecture]:
     """One representative of each canonical class that is connected and meets the limits.
 
     All of them where the space lists them, unless ``pool`` asks for fewer; elsewhere those of a random sample.
+
+    Args:
+        context: of the search, with its space and limits.
+        options: ``pool`` is the number of draws; 0 for the whole space, or 2000 draws where that is too large.
     """
     space: Any = context.task.space
-    found: dict[Architecture, None] = {}
     if options.pool == 0 and space.size <= MOST_POOLED and (every := space.enumerated()) is not None:
         classes = dict.fromkeys(space.canonical(one) for one in every)
-        return [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
-    rng = context.rng("pool")
-    for _ in range(options.pool or 2000):
-        found[space.canonical(feasible_start(context, rng))] = None
-    return list(found)
+        found = [one for one in classes if space.is_connected(one) and context.task.feasible(one)]
+    else:
+        rng = context.rng("pool")
+        drawn = (feasible_start(context, rng) for _ in range(options.pool or 2000))
+        found = list(dict.fromkeys(map(space.canonical, drawn)))
+    if not found:
+        raise InputError("architectures that meet the limits", "none")
+    return found
 
 
 def score_pool(
     context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...], stage: str
 ) -> Scores:
-    """Scores of the pool, recorded chunk by chunk in the run; taken from an earlier run's where they are the same.
+    """Scores of the pool, recorded chunk by chunk in the run; an earlier run's where they are the same.
 
-    Finished scores are kept for later runs beside the runs, under what they depend on. Without an executor of the
-    user's, all processors share the work where there is enough of it.
+    Finished scores are kept for later runs beside the runs, under what they depend on; not those of a space whose code
+    is in no file. All runs with the same scores share one file. Without an executor of the user's, all processors share
+    the work where there is enough of it.
+
+    Args:
+        context: of the search.
+        options: how architectures are scored.
+        pool: canonical architectures.
+        metrics: names of the scores.
+        stage: whose item log keeps them.
     """
-    if not pool:
-        raise InputError("architectures that meet the limits", "none")
     request, log = request_scores(context, options, metrics), context.run.items(stage)
     kept = _kept_scores(context, request, pool)
-    if kept.is_file():
-        for key, result in read_json(kept).items():
-            if key not in log.done:
-                log.record(key, result)
+    if kept is not None and kept.is_file() and not log.done:
+        share_file(kept, log.path)
+        log = context.run.items(stage)
         context.progress.say(f"The scores of {len(pool)} architectures are taken from {kept}.")
     with _scoring_executor(context, request, pool) as executor:
-        scores = score_architectures(
+        scores = score_canonical(
             context.task.space,
             pool,
             request,
@@ -124,17 +151,25 @@ def score_pool(
             stop=context.stop,
             progress=context.progress,
         )
-    if not kept.is_file():
-        write_json(kept, log.done)
+    if kept is not None and not kept.is_file():
+        share_file(log.path, kept)
     return scores
 
 
 def scoring_seconds(
     context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...]
 ) -> float:
-    """How long :func:`score_pool` will take, from a few scored architectures; nothing where the scores are kept."""
+    """How many seconds :func:`score_pool` will take, from a few scored architectures; none where the scores are kept.
+
+    Args:
+        context: of the search.
+        options: how architectures are scored.
+        pool: canonical architectures.
+        metrics: names of the scores.
+    """
     request = request_scores(context, options, metrics)
-    if _kept_scores(context, request, pool).is_file():
+    kept = _kept_scores(context, request, pool)
+    if kept is not None and kept.is_file():
         return 0.0
     some = pool[:: max(1, len(pool) // 16)][:16]
     payload = {
@@ -150,14 +185,16 @@ def scoring_seconds(
     return each * len(pool) * request.replicates / _processes(context, request, pool)
 
 
-def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Path:
-    return runs_root() / "scores" / f"{scores_key(context.task.space, pool, request)}.json"
+def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Path | None:
+    """Where scores are kept for later runs, whether or not they are there yet; None where they cannot be."""
+    key = scores_key(context.task.space, pool, request)
+    return None if key is None else runs_root() / "scores" / f"{key}.jsonl"
 
 
 def _processes(context: Context, request: ScoreRequest, pool: list[Architecture]) -> int:
     """Processes that score: the user's, else as many as there are processors and a few chunks for each."""
     c = context.configuration
-    if c.executor != "here" or is_local(name_space(context.task.space)):
+    if c.executor != "here" or SpaceRef.parse(name_space(context.task.space)).is_local:
         return c.workers
     chunks = request.replicates * len(pool) / chunk_size(pool)
     return max(1, min(len(os.sched_getaffinity(0)), int(chunks // CHUNKS_EACH)))

@@ -10,25 +10,28 @@ goes on with the same proposals, the unanswered ones first.
 
 from __future__ import annotations
 
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from functools import lru_cache
 from math import inf, isfinite
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from archwright.errors import InputError
+from archwright.errors import InputError, RunError
 from archwright.runs.files import JsonLines
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run, new_folder, runs_root
 from archwright.runs.stop import Stop
-from archwright.search.configuration import ASK_AND_TELL, Configuration, validated
+from archwright.search.asked import asked_for
+from archwright.search.configuration import ASK_AND_TELL
 from archwright.search.context import Context
 from archwright.search.engine import compute_device
 from archwright.search.evaluator import Evaluated
 from archwright.search.proposals import ProposalSearch
 from archwright.search.registry import methods
 from archwright.spaces.base import Architecture, Space
-from archwright.spaces.registry import name_space
 
 
 class Study:
@@ -55,10 +58,8 @@ class Study:
         chosen = methods.get(method)
         if not issubclass(chosen, ProposalSearch):
             raise InputError("a method that proposes architectures (random, evolution, hnas)", repr(method))
-        settings = {name: options.pop(name) for name in list(options) if name in Configuration.model_fields}
-        text = chosen.default_space if space is None else space if isinstance(space, str) else name_space(space)
-        values = {**settings, "method": method, "space": text, "evaluate": ASK_AND_TELL, "options": options}
-        configuration = validated(Configuration, values, "settings of a study", beside=chosen.Options)
+        settings = {**options, "space": space or chosen.default_space, "evaluate": ASK_AND_TELL}
+        configuration = asked_for(method, settings, "settings of a study")
         device = compute_device(configuration)
         context = Context(configuration, Run(Path(run or runs_root() / "new"), {}), device, Stop(), Progress())
         self.method: ProposalSearch = chosen(context)
@@ -75,40 +76,55 @@ class Study:
         self._log = JsonLines(folder / "items" / "study.jsonl")
         self.history: list[Evaluated] = []
         """What was told, in that order; minus infinity for what failed."""
-        self._waiting: list[Architecture] = []
+        self._waiting = Counter[Architecture]()
         self._asked = 0
-        self._replay()
-        self._again = list(self._waiting)
+        try:
+            self._again = deque(self._replay())
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def folder(self) -> Path:
-        """Of the run."""
+        """The folder of its run."""
         return self.method.context.run.folder
 
-    def _replay(self) -> None:
-        """Let the method propose again what it proposed before, from the same past."""
-        for record in list(self._log):
-            architecture: Architecture = self.method.context.task.space.parse(record["architecture"])
-            if "score" in record:
-                self._learn(architecture, record["score"])
-            else:
-                self.method.propose(self.history, self._asked)
-                self._waiting.append(architecture)
-                self._asked += 1
+    def _replay(self) -> list[Architecture]:
+        """Take in what was asked and told, and give the unanswered questions in their order.
 
-    def _learn(self, architecture: Architecture, score: float | None) -> None:
-        self._waiting.remove(architecture)
-        self.history.append(Evaluated(architecture, -inf if score is None else score))
+        A method that remembers proposes again, from the same past.
+        """
+        asked = list[Architecture]()
+        parse = lru_cache(maxsize=None)(self.method.context.task.space.parse)
+        for number, record in enumerate(self._log, 1):
+            architecture, score = _checked(record, parse, f"line {number} of {self._log.path}")
+            if score is not None:
+                if not self._waiting[architecture]:
+                    raise RunError(f"expected an answer to a question in line {number} of {self._log.path}, got none.")
+                self._learn(architecture, score)
+                continue
+            if self.method.remembers:
+                self.method.propose(self.history, self._asked)
+            self._waiting[architecture] += 1
+            self._asked += 1
+            asked.append(architecture)
+        return _last_ones(asked, self._waiting)
+
+    def _learn(self, architecture: Architecture, score: float) -> None:
+        self._waiting[architecture] -= 1
+        if not self._waiting[architecture]:
+            del self._waiting[architecture]
+        self.history.append(Evaluated(architecture, score))
 
     def ask(self) -> Architecture:
         """The next architecture to evaluate; what was asked before the study was opened again comes first."""
         while self._again:
-            architecture = self._again.pop(0)
+            architecture = self._again.popleft()
             if architecture in self._waiting:
                 return architecture
         architecture = self.method.propose(self.history, self._asked)
         self._log.append({"architecture": str(architecture)})
-        self._waiting.append(architecture)
+        self._waiting[architecture] += 1
         self._asked += 1
         return architecture
 
@@ -127,7 +143,7 @@ class Study:
         except (TypeError, ValueError) as error:
             raise InputError("a number as score, or None for a failure", repr(score)) from error
         self._log.append({"architecture": str(architecture), "score": value, "why": why})
-        self._learn(architecture, value)
+        self._learn(architecture, -inf if value is None else value)
 
     @property
     def best(self) -> Evaluated:
@@ -147,6 +163,32 @@ class Study:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _last_ones(asked: Sequence[Architecture], counts: Mapping[Architecture, int]) -> list[Architecture]:
+    """Of equal ones among ``asked`` the last, as many as ``counts`` says; in the order given."""
+    left, found = Counter(counts), deque[Architecture]()
+    for one in reversed(asked):
+        if left[one] > 0:
+            left[one] -= 1
+            found.appendleft(one)
+    return list(found)
+
+
+def _checked(
+    record: dict[str, Any], parse: Callable[[str], Architecture], where: str
+) -> tuple[Architecture, float | None]:
+    """The architecture of a record and, of an answer, its score; minus infinity where that is that it failed."""
+    text, score = record.get("architecture"), record.get("score", 0)
+    if not isinstance(text, str) or isinstance(score, bool) or not isinstance(score, int | float | None):
+        raise RunError(f"expected a question or an answer of a study in {where}, got another record.")
+    try:
+        architecture = parse(text)
+    except InputError as error:
+        raise RunError(f"expected an architecture of the study in {where}, got another: {error}") from error
+    if "score" not in record:
+        return architecture, None
+    return architecture, -inf if score is None else float(score)
 
 
 def _check_same(run: Run, asked: dict[str, Any]) -> None:

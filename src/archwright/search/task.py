@@ -17,20 +17,18 @@ import torch
 from archwright.costs.limits import RESOURCES, check_numbers, check_reachable, met
 from archwright.data import Augmentation, ImageData
 from archwright.data.augmentation import Augment, find_augmentation
-from archwright.data.request import KEPT, DataRequest, load_data
+from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError, unknown_name
-from archwright.references import is_local, resolve
-from archwright.search.configuration import ASK_AND_TELL, Configuration
+from archwright.references import DataRef, resolve
+from archwright.search.configuration import ASK_AND_TELL, Configuration, references
 from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.registry import find_space, spaces
 from archwright.tables.base import Benchmark, load_benchmark
 from archwright.training import Recipe, get_recipe
 from archwright.training.plain import check_network
 
-OBJECT = "object:"
-"""Before the name of images that were given in memory."""
 DATA_FILE = "data.npz"
-"""Where a run keeps them."""
+"""Where a run keeps images that were given in memory."""
 
 
 @dataclass
@@ -92,13 +90,13 @@ class Task:
         c = self.configuration
         if c.data is None:
             raise InputError("a data set (--data)", "none", "Give one, for example --data digits.")
-        if c.data.startswith(OBJECT):
-            return DataRequest(f"{KEPT}{(self.home or Path()).absolute() / DATA_FILE}", c.seed)
+        if DataRef.parse(c.data).is_local:
+            return DataRequest(str(DataRef("kept", str((self.home or Path()).absolute() / DATA_FILE))), c.seed)
         return DataRequest(c.data, c.seed, c.image_size, c.skip_bad, c.split)
 
     def data_at(self, image_size: int) -> ImageData:
         """The same images and parts at another size; those given in memory are resized from the size they have."""
-        if self.given is not None or self.data_request.spec.startswith(KEPT):
+        if self.given is not None or self.data_request.source.kind == "kept":
             return self.data if self.data.image_size == image_size else self.data.resized(image_size)
         return load_data(replace(self.data_request, image_size=image_size))
 
@@ -141,9 +139,8 @@ class Task:
 
     @property
     def trains_answer(self) -> bool:
-        """Whether the answer is trained on the data: always without a table, with one only on request."""
-        c = self.configuration
-        return c.data is not None and (c.benchmark is None or c.final_epochs is not None)
+        """Whether the answer is trained on the data."""
+        return self.configuration.trains_answer
 
     def check_own(self, sends_away: bool) -> None:
         """Refuse objects of a user that cannot be used, or not where the work items run.
@@ -164,9 +161,9 @@ class Task:
             _ = self.augmentation()
             if not self.space.builds_networks:
                 raise InputError(f"no data beside the space {self.space.name!r}, which builds no networks", c.data)
-        own = {"space": self.space_text, "evaluate": c.evaluate or "", "augmentation": c.augment}
-        for what, text in own.items():
-            if sends_away and is_local(text):
+        named = references({**c.model_dump(include={"evaluate", "augment"}), "space": self.space_text})
+        for what, one in named.items():
+            if sends_away and one.is_local:
                 raise InputError(
                     f"the {what} as MODULE:OBJECT, which other processes can import",
                     f"an object that only this program has, with --executor {c.executor}",

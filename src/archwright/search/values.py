@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from archwright.runs.values import StageResult
+
+__all__ = ["OWN_FUNCTION", "Choice", "StageResult", "Trained"]
 
 OWN_FUNCTION = "your own function"
 """What an accuracy is measured on where it is the score of a function that the user gave."""
-
-
-class StageResult(BaseModel):
-    """Base of what a stage returns: frozen, without NaN and infinity, so that it is strict JSON.
-
-    A stage may return more than a reader of its result asks for: fields that the reader's class lacks are passed over.
-    """
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
 
 class Choice(StageResult):

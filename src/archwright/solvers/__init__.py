@@ -9,6 +9,7 @@ resource, ``milp`` for several resources at once, ``quadratic`` for objectives t
 
 from __future__ import annotations
 
+from archwright.solvers.blocks import BlockTable, problem_from_blocks
 from archwright.solvers.problem import Solution, StagedChoice, StagedProblem
 
-__all__ = ["Solution", "StagedChoice", "StagedProblem"]
+__all__ = ["BlockTable", "Solution", "StagedChoice", "StagedProblem", "problem_from_blocks"]

@@ -14,7 +14,7 @@ from archwright.solvers.problem import Floats, StagedChoice, StagedProblem
 
 
 def coefficients(blocks: Floats, depths: Floats) -> Floats:
-    """Block (S, D, C) and depth (S, D) tables as one row over x."""
+    """``blocks`` (S, D, C) and ``depths`` (S, D) as one row over x, (S*D*C + S*D,)."""
     return np.concatenate([blocks.ravel(), depths.ravel()])
 
 
@@ -34,7 +34,7 @@ def upper_bounds(problem: StagedProblem) -> Floats:
 
 
 def decode(problem: StagedProblem, x: Floats) -> StagedChoice:
-    """The choice nearest to x: the largest entry of every simplex."""
+    """The choice of ``problem`` nearest to ``x`` (S*D*C + S*D,): the largest entry of every simplex."""
     stages, blocks, configurations = problem.shape
     alpha, beta = np.split(np.asarray(x), [stages * blocks * configurations])
     beta = np.where(problem.allowed, beta.reshape(stages, blocks), -np.inf)

@@ -27,10 +27,21 @@ def solve(
     mutation_ratio: float = 0.5,
     mutation_probability: float = 0.1,
 ) -> Solution:
-    """The best architecture within the limit after ``iterations`` generations.
+    """The best architecture within the limit after some generations.
 
     Each generation keeps the best ``parent_ratio`` of the population and adds ``population`` children:
     ``mutation_ratio`` of them mutants of one parent, the rest crossovers of two.
+
+    Args:
+        problem: with one width a stage.
+        resource: name of the one that is limited.
+        limit: most of it.
+        seed: of the draws.
+        population: architectures of the first generation, and children of each.
+        iterations: generations.
+        parent_ratio: share of the population that is kept.
+        mutation_ratio: share of the children that are mutants.
+        mutation_probability: of each gene of a mutant.
     """
     start = time.perf_counter()
     problem.check_single("evolution")

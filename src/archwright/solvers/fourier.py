@@ -27,7 +27,7 @@ DENSE_ENTRIES = 4_000_000
 
 
 def feature_count(n: int, degree: int) -> int:
-    """Number of monomials of n bits and at most ``degree``: 19,307 for n = 196 and degree 2."""
+    """Number of monomials of ``n`` bits and at most ``degree``: 19,307 for 196 bits and degree 2."""
     return sum(comb(n, size) for size in range(degree + 1))
 
 
@@ -198,7 +198,7 @@ class Diagnostics:
     gap: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For reports."""
+        """The fields as a dictionary, for reports."""
         return asdict(self)
 
     @property
@@ -224,12 +224,25 @@ class Recovery:
 
 
 def samples_needed(sparsity: int, degree: int, n: int) -> int:
-    """Samples below which recovery must fail, s d ln n: the order of the lower bound of bounded orthonormal systems."""
+    """Samples below which recovery must fail, s d ln n: the order of the lower bound of bounded orthonormal systems.
+
+    Args:
+        sparsity: s, terms of the polynomial.
+        degree: d of the polynomial.
+        n: number of bits.
+    """
     return int(np.ceil(sparsity * degree * log(max(n, 2))))
 
 
 def samples_sufficient(sparsity: int, degree: int, n: int, delta: float = sqrt(2) - 1) -> int:
-    """Theorem 2.4 with its constant taken as 1: log^2(1/delta) delta^-2 s log^2(s/delta) d log n."""
+    """Theorem 2.4 with its constant taken as 1: log^2(1/delta) delta^-2 s log^2(s/delta) d log n.
+
+    Args:
+        sparsity: s, terms of the polynomial.
+        degree: d of the polynomial.
+        n: number of bits.
+        delta: restricted-isometry constant that is to be reached.
+    """
     s = max(sparsity, 1)
     return int(np.ceil(log(1 / delta) ** 2 / delta**2 * s * log(s / delta) ** 2 * degree * log(max(n, 2))))
 
@@ -237,10 +250,17 @@ def samples_sufficient(sparsity: int, degree: int, n: int, delta: float = sqrt(2
 def recover(
     x: NDArray[Any], y: NDArray[Any], settings: RecoverySettings, free: NDArray[np.intp] | None = None
 ) -> Recovery:
-    """The sparse polynomial behind values y (m,) at bit strings x (m, n).
+    """The sparse polynomial behind values at bit strings.
 
-    y and the columns are centred, which leaves the constant out of the penalty: a loss is far from zero, and shrinking
-    its mean would only spoil the other coefficients. It also serves strings whose bits are on more rarely than off.
+    The values and the columns are centred, which leaves the constant out of the penalty: a loss is far from zero, and
+    shrinking its mean would only spoil the other coefficients. It also serves strings whose bits are on more rarely
+    than off.
+
+    Args:
+        x: bit strings of -1 and +1, (m, n).
+        y: values, (m,), finite and not all equal.
+        settings: degree, sparsity and penalty.
+        free: bits that may be in the support; None for all.
     """
     y = np.asarray(y, dtype=np.float64)
     A = ParityFeatures(x, settings.degree, free, centred=True)
@@ -300,9 +320,16 @@ def _diagnose(
 
 
 def choose_lambda(A: ParityFeatures, y: Floats, folds: int = 5, number: int = 20, smallest: float = 1e-2) -> float:
-    """The lambda with the least squared error on left-out values; of ``number`` ones below the largest useful.
+    """The lambda with the least squared error on left-out values.
 
     A fold's training part is smaller than the whole, so its lambda is smaller in proportion (equal lambda / m).
+
+    Args:
+        A: features of m measurements.
+        y: their values, (m,), centred.
+        folds: parts that are left out in turn.
+        number: of lambdas that are tried, evenly spaced by their logarithms.
+        smallest: the last of them, as a share of the largest useful one.
     """
     m = A.shape[0]
     if m < folds:
@@ -337,7 +364,13 @@ class Measurements:
 
 
 def clean(x: NDArray[Any], y: NDArray[Any], threshold: float | None = None) -> Measurements:
-    """Drop losses that are not finite or above ``threshold``, and average those of equal bit strings."""
+    """Drop losses that are not finite or too high, and average those of equal bit strings.
+
+    Args:
+        x: bit strings, (m, n).
+        y: losses, (m,).
+        threshold: highest loss that is kept; None keeps all finite ones.
+    """
     x, y = np.asarray(x, dtype=np.int8), np.asarray(y, dtype=np.float64)
     finite = np.isfinite(y)
     if not finite.any():
@@ -386,6 +419,14 @@ def search_by_rounds(
 
     It ends after ``rounds``, when ``enough`` is content with the bits found, or when none is left. Bits that no round
     found are off in the last round's minimum.
+
+    Args:
+        measure: bit strings (m, n) and losses (m,) of a round, from its number and the bits that are fixed by then.
+        n: number of bits.
+        settings: of each recovery.
+        rounds: at most so many.
+        enough: whether the bits found so far, (n,), will do.
+        threshold: highest loss that is kept; None keeps all finite ones.
     """
     fixed: dict[int, int] = {}
     done: list[Round] = []

@@ -30,6 +30,12 @@ def relaxed_knapsack(values: Floats, costs: Floats, budget: float, allowed: NDAr
 
     Every row starts at its cheapest entry and climbs its upper convex hull of value over cost; the climbs of all rows
     are taken by falling gain per cost until the budget is spent, so at most one row stays between two entries.
+
+    Args:
+        values: (G, n).
+        costs: (G, n).
+        budget: at least the sum of the cheapest entries.
+        allowed: entries that may be taken, (G, n); None for all.
     """
     rows = np.arange(len(values))
     allowed = np.ones(values.shape, bool) if allowed is None else allowed
@@ -80,6 +86,14 @@ def iterates(
     """The points (alpha_k, beta_k) of Algorithm 1 from a random feasible start, the start first.
 
     Each has at most one split alpha block and at most one split beta stage, with two entries each (Theorem 3.3).
+
+    Args:
+        problem: with one width a stage.
+        resource: name of the one that is limited.
+        limit: most of it.
+        rng: of the start and of the order of updates.
+        steps: number of updates.
+        p: probability that an update is of alpha.
     """
     problem.check_single("Frank-Wolfe")
     return _alternate(problem, resource, limit, _start(problem, resource, limit, rng), rng, steps, p, None)
@@ -94,6 +108,14 @@ def solve(
     The projection is Algorithm 1 again with the nearness alpha*.alpha + beta*.beta as objective. What is still split is
     rounded both ways, and the best rounding within the limit is taken: as cost is linear in alpha and in beta, the
     cheaper end of each split is always within it. (The published argmax is over the limit in many runs.)
+
+    Args:
+        problem: with one width a stage.
+        resource: name of the one that is limited.
+        limit: most of it.
+        seed: of start and updates.
+        steps: updates of the relaxation.
+        projection_steps: updates of the projection.
     """
     start = time.perf_counter()
     bound = relax(problem, resource, limit).bound

@@ -18,7 +18,7 @@ _lock = threading.Lock()
 
 
 def milp(*arguments: Any, **settings: Any) -> Any:
-    """As :func:`scipy.optimize.milp`."""
+    """:func:`scipy.optimize.milp` of the same ``arguments`` and ``settings``."""
     with stdout_to_stderr():
         return optimize.milp(*arguments, **settings)
 

@@ -33,7 +33,14 @@ class Relaxation:
 
 
 def relax(problem: StagedProblem, resource: str, limit: float, rounds: int = 50) -> Relaxation:
-    """Minimise bound(p) in ``rounds`` bisections; the limit must be reachable."""
+    """Minimise bound(p), the Lagrangian bound at a price p of the resource.
+
+    Args:
+        problem: staged problem.
+        resource: name of the one that is limited.
+        limit: most of it; must be reachable.
+        rounds: bisections of the price.
+    """
     problem.check_limits({resource: limit})
     values, by_depth = problem.tables()
     costs, costs_by_depth = problem.tables(resource)

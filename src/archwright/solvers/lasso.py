@@ -33,7 +33,7 @@ class Columns(Protocol):
     shape: tuple[int, int]
 
     def correlate(self, r: Floats) -> Floats:
-        """A^T r, (F,)."""
+        """A^T r of a vector r (m,): (F,)."""
 
     def columns(self, indices: NDArray[np.intp]) -> Floats:
         """Some columns, (m, k), each contiguous in memory."""
@@ -144,12 +144,19 @@ def _descend(matrix: Floats, y: Floats, lam: float, before: Floats, tolerance: f
 
 
 def largest_lambda(A: Columns, y: Floats) -> float:
-    """The least lambda at which every coefficient is zero: 2 ||A^T y||_inf."""
+    """The least lambda at which every coefficient is zero: 2 ||A^T y||_inf, of columns ``A`` (m, F) and ``y`` (m,)."""
     return 2.0 * float(np.abs(A.correlate(np.asarray(y, dtype=np.float64))).max(initial=0.0))
 
 
 def path(A: Columns, y: Floats, lams: Sequence[float], **options: Any) -> list[LassoSolution]:
-    """Solutions for falling ``lams``, each started from the one before."""
+    """Solutions for falling penalties, each started from the one before.
+
+    Args:
+        A: columns (m, F).
+        y: values (m,).
+        lams: penalties, falling.
+        options: further ones of :func:`lasso`.
+    """
     solutions: list[LassoSolution] = []
     for lam in lams:
         solutions.append(lasso(A, y, lam, start=solutions[-1] if solutions else None, **options))

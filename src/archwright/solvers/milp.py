@@ -31,6 +31,11 @@ def solve(problem: StagedProblem, limits: Mapping[str, float], time_limit: float
 
     HiGHS accepts a row that is broken by its tolerance. The architecture is therefore re-checked in full precision and,
     where it is over a limit, the program is solved again with that limit lowered by twice the excess.
+
+    Args:
+        problem: staged problem.
+        limits: most of each resource, by its name.
+        time_limit: seconds of one solve.
     """
     start = time.perf_counter()
     problem.check_limits(limits)
@@ -45,7 +50,7 @@ def solve(problem: StagedProblem, limits: Mapping[str, float], time_limit: float
 
 
 def infeasible(problem: StagedProblem, limits: Mapping[str, float]) -> InfeasibleError:
-    """The error for limits that can be met one by one but not together."""
+    """The error for ``limits`` of ``problem`` that can be met one by one but not together."""
     asked = ", ".join(f"{name} <= {limit:.6g}" for name, limit in limits.items())
     reach = "; ".join("{}: {:.6g} to {:.6g}".format(name, *problem.cost_range(name)) for name in limits)
     return InfeasibleError(f"no architecture has {asked} together. Reachable one at a time are {reach}. Loosen one.")

@@ -109,7 +109,7 @@ class Front:
 
 
 def front(problem: StagedProblem, resource: str) -> Front:
-    """The whole exact front."""
+    """The whole exact front of value against ``resource`` over the architectures of ``problem``."""
     return _front(problem, resource, None, np.inf)
 
 
@@ -118,6 +118,11 @@ def solve(problem: StagedProblem, resource: str, limit: float) -> Solution:
 
     A partial sum is dropped when the Lagrangian bound of its completion is below a known architecture's value, or when
     no completion is within the limit. That leaves the answer exact, and keeps fifty stages quick.
+
+    Args:
+        problem: staged problem.
+        resource: name of the one that is limited.
+        limit: most of it.
     """
     start = time.perf_counter()
     choice = _front(problem, resource, relax(problem, resource, limit), limit).best(limit)

@@ -51,7 +51,13 @@ class StagedChoice:
 
     @classmethod
     def masked(cls, depths: ArrayLike, configurations: ArrayLike, widths: ArrayLike | None = None) -> StagedChoice:
-        """Depths and a configuration for every block, with those beyond the depth set to ``ABSENT``."""
+        """Depths and a configuration for every block, with those beyond the depth set to ``ABSENT``.
+
+        Args:
+            depths: (..., S).
+            configurations: (..., S, D).
+            widths: (..., S); None for the first of each stage.
+        """
         depths, configurations = np.asarray(depths, np.int64), np.asarray(configurations, np.int64)
         present = np.arange(configurations.shape[-1]) < depths[..., None]
         chosen = np.zeros_like(depths) if widths is None else np.asarray(widths, np.int64)
@@ -79,6 +85,10 @@ class StagedChoice:
         """The vector x = (alpha, beta), (..., S*D*C + S*D), with alpha zero for absent blocks.
 
         With several widths their one-hot entries, S*W, come last.
+
+        Args:
+            num_configurations: C.
+            num_widths: W; 1 leaves widths out.
         """
         lead, (_, most) = self.depths.shape[:-1], self.configurations.shape[-2:]
         alpha = self.configurations[..., None] == np.arange(num_configurations)
@@ -184,7 +194,7 @@ class StagedProblem:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(S, D, C)."""
+        """Stages, blocks of a stage and configurations of a block: (S, D, C)."""
         return self.block_values.shape[0], self.block_values.shape[-2], self.block_values.shape[-1]
 
     def tables(self, resource: str | None = None) -> tuple[Floats, Floats]:
@@ -209,11 +219,11 @@ class StagedProblem:
         return value, costs
 
     def cost(self, choice: StagedChoice, resource: str) -> float:
-        """What one choice takes of one resource, summed as :meth:`evaluate` sums."""
+        """What one ``choice`` takes of ``resource``, summed as :meth:`evaluate` sums."""
         return float(self.fixed_costs[resource] + self.by_stage(choice, resource).sum(-1))
 
     def by_stage(self, choices: StagedChoice, resource: str | None = None) -> Floats:
-        """What each stage of choices (...) takes of a resource, or is worth, (..., S)."""
+        """What each stage of ``choices`` (...) takes of ``resource`` or, without one, is worth: (..., S)."""
         blocks, depths = self.tables(resource)
         stage, chosen, width = np.arange(len(blocks)), choices.configurations, choices.widths
         before = np.concatenate([np.zeros_like(width[..., :1]), width[..., :-1]], axis=-1)
@@ -258,7 +268,7 @@ class StagedProblem:
             )
 
     def sample(self, count: int, rng: np.random.Generator) -> StagedChoice:
-        """``count`` uniformly random choices: (count, S) depths and widths and (count, S, D) configurations."""
+        """``count`` uniformly random choices by ``rng``: depths, widths (count, S) and configurations (count, S, D)."""
         depths = np.stack([rng.choice(allowed, count) for allowed in self.depths], axis=1)
         options = np.maximum(self.allowed_configurations.sum(-1), 1)  # a block that no depth reaches may have none
         drawn = rng.integers(0, options, (count, *options.shape))
@@ -267,7 +277,14 @@ class StagedProblem:
         return StagedChoice.masked(depths, chosen, rng.integers(0, self.widths, depths.shape))
 
     def solution(self, choice: StagedChoice, bound: float, seconds: float, solver: str) -> Solution:
-        """The result for ``choice``, evaluated afresh; a bound below the value by rounding error is lifted to it."""
+        """The result for a choice, evaluated afresh.
+
+        Args:
+            choice: what was found.
+            bound: no architecture within the limits is worth more; lifted to the value where rounding puts it below.
+            seconds: that it took.
+            solver: its name.
+        """
         value, costs = self.evaluate(choice)
         bound = max(float(bound), float(value))
         floats = {name: float(cost) for name, cost in costs.items()}

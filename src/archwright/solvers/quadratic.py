@@ -59,10 +59,16 @@ def solve(
     objective: QuadraticObjective | None = None,
     time_limit: float = 100.0,
 ) -> Solution:
-    """Maximise ``objective`` (default: the problem's own, as a bilinear program) over architectures within the limits.
+    """Maximise an objective over architectures within the limits.
 
     ``value``, ``bound`` and ``gap`` are of the objective; structure and costs are the problem's. After ``time_limit``
     seconds the best architecture found comes with its gap.
+
+    Args:
+        problem: with one width a stage.
+        limits: most of each resource, by its name.
+        objective: over x = (alpha, beta); by default the problem's own, as a bilinear program.
+        time_limit: seconds.
     """
     scip = _import_scip()
     start = time.perf_counter()

@@ -79,6 +79,15 @@ def sample(
 
     The defaults are the thesis' (section 5.3.4).
 
+    Args:
+        gradient: of the log-density at particles (n, d), (n, d).
+        start: (n, d).
+        delta: weight of the diversity; 0 is plain SVGD.
+        steps: number of updates.
+        rate: of the ascent.
+        momentum: in [0, 1).
+        bandwidth: of the kernel; None takes the median's each step.
+
     Example:
         >>> centre = np.array([1.0, 2.0])
         >>> sample(lambda x: centre - x, np.zeros((1, 2))).round(3)
@@ -141,7 +150,12 @@ def figure_5_2_target() -> GaussianMixture:
 
 
 def tempered(logits: Floats, temperature: float) -> Floats:
-    """p_i(o), the softmax of alpha_i / tau row by row (eq. 5.6), (slots, operations)."""
+    """p_i(o), the softmax of alpha_i / tau row by row (eq. 5.6), (slots, operations).
+
+    Args:
+        logits: alpha, (slots, operations).
+        temperature: tau, above 0.
+    """
     if not temperature > 0:
         raise InputError("a temperature above 0", str(temperature))
     return _softmax(np.asarray(logits, dtype=np.float64) / temperature)
@@ -191,13 +205,18 @@ class ArchitectureDensity:
 
 
 def ensemble_error(probabilities: Sequence[Floats], labels: Ints) -> float:
-    """Error in percent of the members' averaged probabilities, each (images, classes)."""
+    """Error in percent of the members' averaged ``probabilities``, each (images, classes), on ``labels`` (images,)."""
     mean = np.mean(np.stack(probabilities), axis=0)
     return 100 * float((mean.argmax(axis=1) != labels).mean())
 
 
 def average_test_error(probabilities: Sequence[Floats], labels: Ints) -> float:
-    """ATE: the members' mean error in percent (table 5.5)."""
+    """ATE: the members' mean error in percent (table 5.5).
+
+    Args:
+        probabilities: of each member, (images, classes).
+        labels: (images,).
+    """
     return float(np.mean([ensemble_error([one], labels) for one in probabilities]))
 
 
@@ -209,7 +228,13 @@ def pairwise_disagreement(probabilities: Sequence[Floats]) -> float:
 
 
 def calibration_error(probabilities: Floats, labels: Ints, bins: int = 15) -> float:
-    """ECE in percent: the mean gap of confidence and accuracy over equal bins of confidence, by their images."""
+    """ECE in percent: the mean gap of confidence and accuracy over equal bins of confidence, by their images.
+
+    Args:
+        probabilities: (images, classes).
+        labels: (images,).
+        bins: number of them between 0 and 1.
+    """
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     place = np.minimum((confidence * bins).astype(int), bins - 1)
     gaps = [

@@ -22,6 +22,12 @@ def synthetic_problem(
     """A problem with 12 configurations a block and the resources latency_ms, params and macs.
 
     The default has 240 + 15 binary decisions.
+
+    Args:
+        seed: of the draws.
+        stages: S.
+        blocks: D, most blocks of a stage.
+        depths: that are allowed, in every stage alike.
     """
     rng = np.random.default_rng(seed)
     shape = (stages, blocks, 12)
@@ -58,10 +64,17 @@ def synthetic_problem(
 def synthetic_widths_problem(
     seed: int = 0, stages: int = 5, blocks: int = 4, depths: tuple[int, ...] = (2, 3, 4), widths: int = 3
 ) -> StagedProblem:
-    """The same with ``widths`` widths a stage, from .75 to 1.25 of its own, with the resources latency_ms and params.
+    """The same with several widths a stage, from .75 to 1.25 of its own, with the resources latency_ms and params.
 
     Latencies and parameters of a first block grow with the product of the width before and the stage's own, of the
     others with the square of its own; values grow with diminishing returns and have noise by pair of widths.
+
+    Args:
+        seed: of the draws.
+        stages: S.
+        blocks: D, most blocks of a stage.
+        depths: that are allowed, in every stage alike.
+        widths: W of each stage.
     """
     rng, plain = np.random.default_rng((seed, widths)), synthetic_problem(seed, stages, blocks, depths)
     share = np.linspace(0.75, 1.25, widths) if widths > 1 else np.ones(1)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ class Scale:
             if not 1 <= getattr(self, field) <= most:
                 raise InputError(f"{field} from 1 to {most:,}", str(getattr(self, field)))
 
-    def changed(self, **changes: Any) -> Scale:
+    def changed(self, **changes: Any) -> Self:
         """A copy with some fields replaced; None leaves a field as it is."""
         known = {field.name for field in fields(self)}
         for name in changes:
@@ -139,12 +139,25 @@ class Space(ABC, Generic[A]):
     """Image size at which training-free scores of the space's small networks rank it well, in pixels."""
 
     def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
-        """The scale of the small networks that training-free metrics score; refused where there are none."""
+        """The scale of the small networks that training-free metrics score; refused where there are none.
+
+        Args:
+            channels: of the first cell.
+            cells: a stage or in all, as the space counts them.
+            classes: outputs of the classifier.
+            image_size: height and width of the images, in pixels.
+            image_channels: 1 for grey, 3 for colour.
+        """
         if not self.builds_networks:
             raise InputError(
                 "a space with networks for training-free scores", f"the space {self.name!r}, which builds none"
             )
         return Scale(channels, cells, classes, image_size, image_channels)
+
+    @property
+    def makers(self) -> tuple[Any, ...]:
+        """Classes and functions whose code makes the networks."""
+        return (type(self),)
 
     @property
     def builds_networks(self) -> bool:
@@ -160,7 +173,14 @@ class Space(ABC, Generic[A]):
         return from_plain(Scale, values, f"a scale of the space {self.name}")
 
     def named_scale(self, name: str, classes: int, image_size: int, image_channels: int) -> Scale:
-        """The scale called ``name``, set to the data's images and classes."""
+        """A named scale, set to the data's images and classes.
+
+        Args:
+            name: one of :attr:`scales`.
+            classes: outputs of the classifier.
+            image_size: height and width of the images, in pixels.
+            image_channels: 1 for grey, 3 for colour.
+        """
         if name not in self.scales:
             raise unknown_name(f"scale of the space {self.name}", name, self.scales)
         return self.scales[name].changed(classes=classes, image_size=image_size, image_channels=image_channels)
@@ -204,13 +224,13 @@ class Space(ABC, Generic[A]):
         """All architectures one change away, without repeats and without the architecture itself."""
 
     def mutate(self, architecture: A, rng: np.random.Generator) -> A:
-        """A uniformly random neighbour."""
+        """A uniformly random neighbour of ``architecture``, drawn by ``rng``."""
         neighbours = self.neighbours(architecture)
         return neighbours[int(rng.integers(len(neighbours)))]
 
     @abstractmethod
     def crossover(self, first: A, second: A, rng: np.random.Generator) -> A:
-        """A child that takes each part from one of its parents at random."""
+        """A child that takes each part from one of its parents, ``first`` or ``second``, as ``rng`` draws it."""
 
     @abstractmethod
     def canonical(self, architecture: A) -> A:
@@ -222,7 +242,12 @@ class Space(ABC, Generic[A]):
 
     @abstractmethod
     def build(self, architecture: A, scale: Scale) -> Network:
-        """A freshly initialised network (PyTorch's default initialisation)."""
+        """A freshly initialised network (PyTorch's default initialisation).
+
+        Args:
+            architecture: of this space.
+            scale: everything about the network that ``architecture`` does not say.
+        """
 
     @abstractmethod
     def cost(self, architecture: A, scale: Scale) -> Cost:
@@ -232,7 +257,12 @@ class Space(ABC, Generic[A]):
         """
 
     def memory_bytes(self, architecture: A, scale: Scale) -> int:
-        """Weights and all activations of one image in float32, where the space :attr:`counts_memory`."""
+        """Bytes of the weights and of all activations of one image in float32, where the space :attr:`counts_memory`.
+
+        Args:
+            architecture: of this space.
+            scale: of its network.
+        """
         raise NotImplementedError(f"the space {self.name} does not count memory")
 
     def total_stride(self, scale: Scale) -> int:
@@ -260,7 +290,7 @@ class Space(ABC, Generic[A]):
 
 
 def check_one_hot(name: str, array: NDArray[Any], shape: tuple[int, int]) -> NDArray[np.int8]:
-    """``array`` as a 0/1 array of ``shape``; anything else is an error."""
+    """``array`` as a 0/1 array of ``shape``; anything else is an error that says the decision's ``name``."""
     given = np.asarray(array)
     if given.shape != shape or not np.isin(given, (0, 1)).all():
         raise InputError(f"a 0/1 array of shape {shape} for the decision {name!r}", f"{given.shape} of {given.dtype}")

@@ -31,7 +31,7 @@ from archwright.errors import InputError
 from archwright.spaces.base import A, Network, Scale, Space
 from archwright.spaces.operations import Operation
 
-Scores = Mapping[str, NDArray[np.floating[Any]]]
+DecisionScores = Mapping[str, NDArray[np.floating[Any]]]
 Masks = dict[str, NDArray[np.bool_]]
 
 
@@ -76,7 +76,7 @@ MakeCell: TypeAlias = Callable[[EdgeCell | VertexCell, int, int], nn.Module]
 
 
 @dataclass(frozen=True)
-class Choice:
+class DrawnRows:
     """Rows a search draws from independently: ``picks`` ones in each of ``rows`` rows of ``columns``.
 
     ``operations`` says whether the columns are the space's operations (else they are inputs of a node).
@@ -89,7 +89,7 @@ class Choice:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns)."""
+        """Shape (rows, columns) of what is drawn."""
         return self.rows, self.columns
 
 
@@ -137,7 +137,7 @@ class CellSpace(Space[A]):
         """How many ones a row of each decision holds."""
         return dict.fromkeys(self.decisions, 1)
 
-    def derive(self, weights: Scores) -> A:
+    def derive(self, weights: DecisionScores) -> A:
         """The architecture of the largest ``weights`` (shapes of :attr:`decisions`); of equals, the first.
 
         The strongest operation of every row, never ``none`` (its weight grows for reasons of scale, not of merit), and
@@ -146,7 +146,7 @@ class CellSpace(Space[A]):
         chosen = {name: self.strongest_rows(name, np.asarray(weights[name])) for name in self.decisions}
         return self.decode(chosen)
 
-    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> A:
+    def of_subgraph(self, on: Masks, scores: DecisionScores, rng: np.random.Generator | None) -> A:
         """The architecture of a sub-graph in which any number of operations is on (CoNAS).
 
         Here :meth:`derive` with what is on before what is off, and by ``scores`` among equals.
@@ -160,11 +160,11 @@ class CellSpace(Space[A]):
         return self.derive({name: np.asarray(scores[name]) + span * on[name] for name in self.decisions})
 
     @property
-    def choices(self) -> dict[str, Choice]:
+    def choices(self) -> dict[str, DrawnRows]:
         """The independent choices of a sample: here the decisions themselves."""
         picks, links = self.picks, self.links
         return {
-            name: Choice(rows, columns, picks[name], name not in links)
+            name: DrawnRows(rows, columns, picks[name], name not in links)
             for name, (rows, columns) in self.decisions.items()
         }
 
@@ -172,7 +172,7 @@ class CellSpace(Space[A]):
         """The supernet's weights (shapes of :attr:`decisions`) of a sample (shapes of :attr:`choices`)."""
         return dict(drawn)
 
-    def derive_choices(self, scores: Scores) -> A:
+    def derive_choices(self, scores: DecisionScores) -> A:
         """The architecture of the largest ``scores`` (shapes of :attr:`choices`)."""
         return self.derive(scores)
 
@@ -187,7 +187,12 @@ class CellSpace(Space[A]):
     # --- what follows ---
 
     def check_partial(self, channels: int, partial: int) -> None:
-        """Refuse partial channels that do not divide ``channels``, or leave an operation too few."""
+        """Refuse partial channels that do not divide ``channels``, or leave an operation too few.
+
+        Args:
+            channels: of the first cell.
+            partial: one in so many channels goes through the operations.
+        """
         least = self.fewest_channels * partial
         if channels % partial or channels < least:
             raise InputError(
@@ -212,7 +217,12 @@ class CellSpace(Space[A]):
         return columns
 
     def strongest_rows(self, name: str, weights: NDArray[np.floating[Any]]) -> NDArray[np.int8]:
-        """0/1 rows of the largest weights of one decision, as many a row as it picks."""
+        """0/1 rows of the largest weights of one decision, as many a row as it picks.
+
+        Args:
+            name: of the decision.
+            weights: of its choices, (rows, columns).
+        """
         chosen = np.zeros(weights.shape, dtype=np.int8)
         allowed = np.arange(weights.shape[1]) if name in self.links else self.candidates
         order = np.argsort(-weights[:, allowed], axis=1, kind="stable")[:, : self.picks[name]]

@@ -125,7 +125,7 @@ class StandaloneCell(nn.Module):
         self.drop = DropPath()
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Two inputs (B, C, H, W) to (B, C * len(concat), H', W'); a node that nothing reaches is zero."""
+        """``first`` and ``second`` (B, C, H, W) to (B, C * len(concat), H', W'); a node without an input is zero."""
         states: list[Tensor | None] = [first, second]
         edges = iter(self.edges)
         for node in self.cell.nodes:
@@ -163,7 +163,13 @@ class PreprocessedCell(nn.Module):
         self.inner = inner
 
     def forward(self, before_last: Tensor, last: Tensor, *arguments: Any) -> Tensor:
-        """The outputs of the two preceding cells to this cell's output."""
+        """The outputs of the two cells before to this cell's output, all (B, channels of their own, height, width).
+
+        Args:
+            before_last: output of the cell before the last.
+            last: output of the last cell.
+            arguments: what the inner cell takes besides, such as a supernet's weights.
+        """
         out: Tensor = self.inner(self.first(before_last), self.second(last), *arguments)
         return out
 
@@ -204,7 +210,12 @@ class CellPlan:
 
 
 def plan_cells(scale: Scale, multipliers: tuple[int, int]) -> list[CellPlan]:
-    """The cells of a network, from the stem on; ``multipliers`` are the joined nodes of (normal, reduction) cells."""
+    """Where the cells of a network stand, from the stem on.
+
+    Args:
+        scale: of the network.
+        multipliers: joined nodes of (normal, reduction) cells.
+    """
     if scale.stem == "imagenet":
         before, last, halve, size = scale.channels, scale.channels, True, ceil(scale.image_size / 8)
     else:
@@ -273,7 +284,7 @@ class CellNetwork(Network):
         return [self.stem, *self.stack]
 
     def forward(self, x: Tensor, *cell_arguments: Any) -> Tensor:
-        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        """Images ``x`` (B, image_channels, H, W) to logits (B, classes); ``cell_arguments`` go to every cell."""
         return self._run(x, cell_arguments, with_head=False)[0]
 
     @property
@@ -296,7 +307,7 @@ class CellNetwork(Network):
 
 
 def build_cells(pair: CellPair, scale: Scale) -> CellNetwork:
-    """The stand-alone network of any pair of cells."""
+    """The stand-alone network of any ``pair`` of cells at ``scale``."""
 
     def make_cell(channels: int, reduction: bool) -> nn.Module:
         return StandaloneCell(pair.reduce if reduction else pair.normal, channels, reduction, scale.pool_norm)
@@ -305,7 +316,7 @@ def build_cells(pair: CellPair, scale: Scale) -> CellNetwork:
 
 
 def cost_cells(pair: CellPair, scale: Scale) -> Cost:
-    """Parameters and multiply-accumulates of :func:`build_cells` in inference: the auxiliary head is left out."""
+    """Parameters and multiply-accumulates of ``build_cells(pair, scale)`` in inference: without the auxiliary head."""
     c, size, first = scale.channels, scale.image_size, scale.image_channels
     if scale.stem == "imagenet":
         halves = [ceil(size / 2), ceil(size / 4), ceil(size / 8)]

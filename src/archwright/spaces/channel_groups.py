@@ -85,7 +85,7 @@ class LayerShape:
     pixels: int
 
     def cost(self, inputs: int, outputs: int) -> Cost:
-        """With other numbers of channels; a depth-wise convolution keeps one input a group."""
+        """Its cost with ``inputs`` and ``outputs`` channels; a depth-wise convolution keeps one input a group."""
         groups = outputs if self.groups == self.outputs > 1 else self.groups
         weights = outputs * (inputs // groups) * self.kernel
         return Cost(weights + (outputs if self.bias else 0), weights * self.pixels)
@@ -135,7 +135,13 @@ class Channels:
         return Cost(params - sum(2 * lost.get((name, True), 0) for name in self._norms), macs)
 
     def remove(self, network: nn.Module, scale: Scale, kept: Mapping[str, Sequence[int]]) -> None:
-        """Take all channels but ``kept`` out of ``network``, in place, through its dependency graph."""
+        """Take channels out of a network, in place, through its dependency graph.
+
+        Args:
+            network: the one of this structure, or a copy of it.
+            scale: of its images.
+            kept: numbers of the channels that stay, for every group by its name.
+        """
         wanted = {group.name: sorted(set(range(group.channels)) - set(kept[group.name])) for group in self.groups}
         if not any(wanted.values()):
             return
@@ -167,7 +173,7 @@ def takes_channels_last(network: nn.Module) -> bool:
 
 
 def example_images(scale: Scale, count: int = 1) -> Tensor:
-    """Noise of the right shape, (count, image_channels, image_size, image_size), on the CPU."""
+    """Noise for networks of ``scale``, (``count``, image_channels, image_size, image_size), on the CPU."""
     shape = (count, scale.image_channels, scale.image_size, scale.image_size)
     return torch.randn(shape, generator=torch.Generator().manual_seed(0), device="cpu")
 

@@ -12,27 +12,29 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from archwright.errors import InputError
+from archwright.owncode import own_code
+from archwright.paths import read_plain, user_path
+from archwright.references import SpaceRef
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
+from archwright.strict import parse_json
 
-SPEC = "choices:"
-"""Before the JSON of a space's choices, or the path of a file with it, where a space is named by text."""
 _ENUMERATED = 100_000
 """Spaces up to this many architectures can be listed whole."""
 
 
 @dataclass(frozen=True)
-class Choice(Architecture, Mapping[str, Any]):
+class Combination(Architecture, Mapping[str, Any]):
     """One value for each name, read like a dict (``architecture["depth"]``, ``dict(architecture)``), JSON as text."""
 
     text: str
@@ -50,10 +52,10 @@ class Choice(Architecture, Mapping[str, Any]):
         return len(json.loads(self.text))
 
 
-Build = Callable[[Choice, Scale], nn.Module]
+Build = Callable[[Combination, Scale], nn.Module]
 
 
-class ChoiceSpace(Space[Choice]):
+class ChoiceSpace(Space[Combination]):
     """All combinations of the given choices.
 
     Args:
@@ -76,26 +78,31 @@ class ChoiceSpace(Space[Choice]):
         self.choices = _checked(choices)
         self._build = build
         self._texts = {name: [json.dumps(value) for value in values] for name, values in self.choices.items()}
-        self._costs: dict[tuple[Choice, Scale], Cost] = {}
+        self._costs: dict[tuple[Combination, Scale], Cost] = {}
 
     @classmethod
-    def from_spec(cls, text: str) -> ChoiceSpace:
-        """From what follows ``choices:``: JSON such as ``{"depth": [2, 3]}``, or the path of a file with it."""
+    def from_spec(cls, named: SpaceRef) -> ChoiceSpace:
+        """Of the kind ``choices``: JSON such as ``{"depth": [2, 3]}``, or the path of a file with it."""
         try:
-            content = text if text.lstrip().startswith("{") else Path(text).read_text()
-            choices = json.loads(content)
+            content = named.argument if named.path is None else read_plain(user_path(named.argument))
+            choices = parse_json(content, unique=True)
         except (OSError, ValueError) as error:
             raise InputError(
-                f'a JSON object or a file with one after {SPEC!r}, as {{"depth": [2, 3]}}', str(error)
+                'a JSON object or a file with one after choices:, as {"depth": [2, 3]}', str(error)
             ) from error
         if not isinstance(choices, dict):
-            raise InputError(f"a JSON object after {SPEC!r}", type(choices).__name__)
+            raise InputError("a JSON object after choices:", type(choices).__name__)
         return cls(choices)
 
     @property
     def spec(self) -> str | None:
         """The text that makes this space again; None where it builds networks, for which there is no text."""
-        return None if self._build else SPEC + json.dumps(self.choices)
+        return None if self._build else str(SpaceRef("choices", json.dumps(self.choices)))
+
+    @property
+    def makers(self) -> tuple[Any, ...]:
+        """Also the user's function."""
+        return (type(self),) if self._build is None else (type(self), self._build)
 
     @property
     def builds_networks(self) -> bool:
@@ -107,101 +114,101 @@ class ChoiceSpace(Space[Choice]):
         """How many combinations there are."""
         return math.prod(map(len, self.choices.values()))
 
-    def enumerated(self) -> Iterator[Choice] | None:
+    def enumerated(self) -> Iterator[Combination] | None:
         """All combinations, the last choice changing fastest."""
         if self.size > _ENUMERATED:
             return None
         ranges = [range(len(values)) for values in self.choices.values()]
-        return (self._choice(picks) for picks in itertools.product(*ranges))
+        return (self._combination(picks) for picks in itertools.product(*ranges))
 
     @property
     def decisions(self) -> dict[str, tuple[int, int]]:
         """One row a name, one column a value."""
         return {name: (1, len(values)) for name, values in self.choices.items()}
 
-    def _choice(self, picks: Iterable[int]) -> Choice:
+    def _combination(self, picks: Iterable[int]) -> Combination:
         """The architecture with these positions, one for each name."""
         pairs = zip(self._texts.items(), picks, strict=True)
-        return Choice("{" + ", ".join(f"{json.dumps(name)}: {texts[int(pick)]}" for (name, texts), pick in pairs) + "}")
+        values = ", ".join(f"{json.dumps(name)}: {texts[int(pick)]}" for (name, texts), pick in pairs)
+        return Combination("{" + values + "}")
 
-    def _picks(self, architecture: Choice) -> list[int]:
+    def _picks(self, architecture: Combination) -> list[int]:
         values = json.loads(architecture.text)
         return [texts.index(json.dumps(values[name])) for name, texts in self._texts.items()]
 
-    def sample(self, rng: np.random.Generator) -> Choice:
+    def sample(self, rng: np.random.Generator) -> Combination:
         """A uniformly random combination."""
-        return self._choice(int(rng.integers(len(values))) for values in self.choices.values())
+        return self._combination(int(rng.integers(len(values))) for values in self.choices.values())
 
-    def parse(self, text: str) -> Choice:
+    def parse(self, text: str) -> Combination:
         """The architecture written as a JSON object with one value for each name."""
         try:
-            values = json.loads(text)
+            values = parse_json(text, unique=True)
         except ValueError as error:
-            raise InputError(f"a JSON object with {', '.join(self.choices)}", f"{text!r} ({error})") from error
+            raise InputError(f"a JSON object with {', '.join(self.choices)}", f"{text[:80]!r} ({error})") from error
         if not isinstance(values, dict) or set(values) != set(self.choices):
             got = ", ".join(values) if isinstance(values, dict) else type(values).__name__
             raise InputError(f"a value for each of {', '.join(self.choices)}", got or "none")
         for name, texts in self._texts.items():
             if json.dumps(values[name]) not in texts:
                 raise InputError(f"one of {', '.join(texts)} for {name!r}", json.dumps(values[name]))
-        return self._choice(self._texts[name].index(json.dumps(values[name])) for name in self._texts)
+        return self._combination(self._texts[name].index(json.dumps(values[name])) for name in self._texts)
 
-    def encode(self, architecture: Choice) -> Encoding:
-        """One-hot rows."""
+    def encode(self, architecture: Combination) -> Encoding:
+        """One row a choice, with a one at the value that is taken."""
         found: Encoding = {}
         for (name, (_, columns)), pick in zip(self.decisions.items(), self._picks(architecture), strict=True):
             found[name] = np.zeros((1, columns), dtype=np.int8)
             found[name][0, pick] = 1
         return found
 
-    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Choice:
+    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Combination:
         """The architecture of one-hot rows."""
         rows = self.check_encoding(encoding)
         for name, row in rows.items():
             if row.sum() != 1:
                 raise InputError(f"exactly one choice for {name!r}", str(int(row.sum())))
-        return self._choice(int(row[0].argmax()) for row in rows.values())
+        return self._combination(int(row[0].argmax()) for row in rows.values())
 
-    def neighbours(self, architecture: Choice) -> list[Choice]:
+    def neighbours(self, architecture: Combination) -> list[Combination]:
         """Every architecture that differs in one value."""
         picks = self._picks(architecture)
         return [
-            self._choice([*picks[:slot], other, *picks[slot + 1 :]])
+            self._combination([*picks[:slot], other, *picks[slot + 1 :]])
             for slot, values in enumerate(self.choices.values())
             for other in range(len(values))
             if other != picks[slot]
         ]
 
-    def crossover(self, first: Choice, second: Choice, rng: np.random.Generator) -> Choice:
+    def crossover(self, first: Combination, second: Combination, rng: np.random.Generator) -> Combination:
         """Each value from one of the parents."""
         pairs = zip(self._picks(first), self._picks(second), strict=True)
-        return self._choice([pair[int(rng.integers(2))] for pair in pairs])
+        return self._combination([pair[int(rng.integers(2))] for pair in pairs])
 
-    def canonical(self, architecture: Choice) -> Choice:
+    def canonical(self, architecture: Combination) -> Combination:
         """Itself: nothing is known of which choices come to the same."""
         return architecture
 
-    def is_connected(self, architecture: Choice) -> bool:
-        """Always."""
+    def is_connected(self, architecture: Combination) -> bool:
+        """Always true: what the values mean is the user's."""
         return True
 
     def total_stride(self, scale: Scale) -> int:
         """Unknown; an image needs at least a pixel."""
         return 1
 
-    def build(self, architecture: Choice, scale: Scale) -> Network:
+    def build(self, architecture: Combination, scale: Scale) -> Network:
         """What the user's function makes of it."""
         if self._build is None:
             raise InputError(
                 "a space that builds networks", f"the choices {', '.join(self.choices)} alone", "Give it build=."
             )
         self.check_scale(scale)
-        network = self._build(architecture, scale)
-        if not isinstance(network, nn.Module):
-            raise InputError("a torch module from the space's build function", type(network).__name__)
-        return network if isinstance(network, Network) else OwnNetwork(network)
+        with own_code("the space's build function"):
+            network = self._build(architecture, scale)
+        return own_network(network, "the space's build function", in_memory=False)
 
-    def cost(self, architecture: Choice, scale: Scale) -> Cost:
+    def cost(self, architecture: Combination, scale: Scale) -> Cost:
         """Counted on the network, built without memory (on torch's ``meta`` device)."""
         key = (architecture, scale)
         if key not in self._costs:
@@ -218,9 +225,53 @@ class OwnNetwork(Network):
         self.body = body
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes)."""
-        logits: Tensor = self.body(x)
+        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        with own_code("your network"):
+            logits: Tensor = self.body(x)
         return logits
+
+
+def own_network(network: Any, what: str, in_memory: bool = True) -> Network:
+    """A user's module in the form of our networks; see :func:`check_own_network`."""
+    check_own_network(network, what, in_memory)
+    return network if isinstance(network, Network) else OwnNetwork(network)
+
+
+def check_own_network(network: Any, what: str, in_memory: bool = True) -> None:
+    """Refuse what nothing here can work on.
+
+    Args:
+        network: what the user's code made.
+        what: the code that made it, as "your function net.py:make".
+        in_memory: whether its weights must have values; costs are counted without.
+    """
+    if not isinstance(network, nn.Module):
+        raise InputError(f"a torch module from {what}", type(network).__name__)
+    if isinstance(network, torch.jit.ScriptModule):
+        raise InputError(f"a module of Python code from {what}", "a compiled ScriptModule", "Give it before torch.jit.")
+    weights = list(network.parameters())
+    if any(isinstance(weight, UninitializedParameter) for weight in weights):
+        do = "Call it once with an image first."
+        raise InputError(f"a module with all its weights from {what}", "a lazy one", do)
+    if in_memory and any(weight.is_meta for weight in weights):
+        raise InputError(f"a module with weights in memory from {what}", "one on the device 'meta'")
+    kinds = {str(weight.dtype).removeprefix("torch.") for weight in weights}
+    if kinds - {"float32"}:
+        raise InputError(f"weights of type float32 from {what}", ", ".join(sorted(kinds)), "Call .float() on it.")
+
+
+def check_logits(logits: Any, classes: int, what: str) -> None:
+    """Refuse what a user's network gave for a batch of images where it is no (images, classes) of numbers.
+
+    Args:
+        logits: what it gave.
+        classes: that there are.
+        what: the network, as "your network net.py:make".
+    """
+    good = isinstance(logits, Tensor) and logits.ndim == 2 and logits.shape[1] == classes
+    if not good or not logits.is_floating_point():
+        got = f"{logits.dtype} {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise InputError(f"logits (images, {classes}) from {what}", got)
 
 
 def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
@@ -234,9 +285,11 @@ def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
         found[name] = [value.item() if isinstance(value, np.generic) else value for value in values]
         try:
             texts = [json.dumps(value, allow_nan=False) for value in found[name]]
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InputError(f"plain JSON values for {name!r}", str(error)) from error
-        if not texts or len(set(texts)) < len(texts):
+        # True, 1 and 1.0 are one value to Python, and to whoever compares what a function of theirs is given.
+        plain = [value for value in found[name] if isinstance(value, bool | int | float | str)]
+        if not texts or len(set(texts)) < len(texts) or len(set(plain)) < len(plain):
             raise InputError(f"different values for {name!r}, one at least", ", ".join(texts) or "none")
     if math.prod(map(len, found.values())) < 2:
         raise InputError("at least two architectures in a space", f"one: {found}")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
-from math import prod
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
 
-from archwright.bounds import MOST_CELLS, MOST_CHANNELS, MOST_WIDTH
+from archwright.bounds import MOST_CHANNELS
 from archwright.errors import InputError
-from archwright.spaces.base import Scale
-from archwright.spaces.mbconv_scale import round_to_eight
+from archwright.spaces.staged_scale import StagedScale, round_to_eight
 
 Kind = Literal["cn", "bb", "er", "ir"]
 """As in timm: ``cn`` convolution, norm, ReLU; ``bb`` basic residual block of two convolutions; ``er`` fused inverted
@@ -33,7 +31,7 @@ class Configuration:
 
     @classmethod
     def parse(cls, text: str) -> Configuration:
-        """Inverse of ``str``."""
+        """The configuration that ``text`` names, as ``str`` writes it."""
         match = _WORD.fullmatch(text)
         if match is None:
             raise InputError("a configuration like 'cn_k3', 'bb_k3', 'er_k3_e2' or 'ir_k5_e4'", repr(text[:40]))
@@ -42,7 +40,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class CompactScale(Scale):
+class CompactScale(StagedScale):
     """Shape of a compact space and of its networks.
 
     Attributes:
@@ -56,6 +54,9 @@ class CompactScale(Scale):
             one of the plain ones (``cn``).
     """
 
+    space_name: ClassVar[str] = "compact"
+    stage_fields: ClassVar[tuple[str, ...]] = ("stage_strides", "stage_factors")
+
     channels: int = 16
     cells: int = 3
     stage_factors: tuple[int, ...] = (1, 2, 4)
@@ -64,67 +65,24 @@ class CompactScale(Scale):
     depths: tuple[int, ...] = (1, 2, 3)
     configurations: tuple[str, ...] = ("cn_k3", "bb_k3", "er_k3_e2", "ir_k3_e3")
 
-    def __post_init__(self) -> None:
-        for field in fields(self):  # lists come from JSON
-            value = getattr(self, field.name)
-            if isinstance(value, list):
-                object.__setattr__(self, field.name, tuple(value))
-        object.__setattr__(self, "cells", self.depths[-1] if self.depths else 0)
-
-    @classmethod
-    def of(cls, scale: Scale) -> CompactScale:
-        """``scale`` if it is one of this space."""
-        if not isinstance(scale, cls):
-            raise InputError(
-                "a scale of the compact space", type(scale).__name__, "Take one with scale_for(image_size)."
-            )
-        return scale
-
-    def changed(self, **changes: Any) -> CompactScale:
-        """A copy with some fields replaced; None leaves a field as it is."""
-        return cast(CompactScale, super().changed(**changes))
-
     @property
-    def stage_widths(self) -> tuple[tuple[int, ...], ...]:
+    def stage_channel_choices(self) -> tuple[tuple[int, ...], ...]:
         """Per stage the different channels it may have, rising."""
         return tuple(
             tuple(sorted({round_to_eight(self.channels * factor * choice) for choice in self.width_choices}))
             for factor in self.stage_factors
         )
 
-    @property
-    def total_stride(self) -> int:
-        """By how much the network shrinks an image."""
-        return prod(self.stage_strides)
-
-    def check(self) -> None:
-        """Refuse what no network can have."""
-        if not isinstance(self.image_size, int):
-            raise InputError("one number as image_size", f"{self.image_size}", "Crop or resize the images to squares.")
-        self.check_bounds()
+    def _check_own(self) -> None:
         if len(self.stage_factors) != len(self.stage_strides):
             raise InputError(
                 "one factor and one stride a stage", f"{len(self.stage_factors)} and {len(self.stage_strides)} of them"
             )
-        for name in ("stage_factors", "stage_strides", "depths"):
-            numbers = getattr(self, name)
-            if not 1 <= len(numbers) <= MOST_CELLS or not 1 <= min(numbers) <= max(numbers) <= MOST_CHANNELS:
-                raise InputError(f"numbers from 1 to {MOST_CHANNELS:,} in {name}", f"{numbers}")
-        for name in ("depths", "width_choices"):
-            values = list(getattr(self, name))
-            if not values or values != sorted(set(values)) or not 0 < values[0] <= values[-1] <= MOST_WIDTH:
-                raise InputError(f"increasing values above 0 and at most {MOST_WIDTH:g} in {name}", f"{tuple(values)}")
-        if max(widths[-1] for widths in self.stage_widths) > MOST_CHANNELS:
-            raise InputError(f"at most {MOST_CHANNELS:,} channels in a stage", f"{self.stage_widths}")
+        self._check_numbers("stage_factors", "stage_strides", "depths")
+        self._check_rising()
+        if max(widths[-1] for widths in self.stage_channel_choices) > MOST_CHANNELS:
+            raise InputError(f"at most {MOST_CHANNELS:,} channels in a stage", f"{self.stage_channel_choices}")
         self._check_configurations()
-        if self.auxiliary or self.pool_norm or self.stem != "plain":
-            raise InputError("no cell-space options (auxiliary, pool_norm, stem) in a compact scale", "one that is set")
-        if self.image_size < self.total_stride:
-            raise InputError(
-                f"images of at least {self.total_stride} px (the network's total stride)",
-                f"{self.image_size} px",
-                "Use larger images (--image-size) or a scale with smaller strides (scale_for picks one).",
-            )
 
     def _check_configurations(self) -> None:
         parsed = [Configuration.parse(word) for word in self.configurations]

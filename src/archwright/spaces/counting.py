@@ -11,7 +11,12 @@ from archwright.spaces.operations import Cost
 
 
 def count_network(network: nn.Module, scale: Scale) -> Cost:
-    """Parameters, and multiply-accumulates of convolutions and matrix products in an evaluation pass of one image."""
+    """Parameters, and multiply-accumulates of convolutions and matrix products in an evaluation pass of one image.
+
+    Args:
+        network: on any device; left in the mode it was in.
+        scale: channels and pixels a side of the image.
+    """
     parameter = next(network.parameters(), None)
     device = parameter.device if parameter is not None else torch.device("meta")
     was_training = network.training

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Encoding, Network, Scale
-from archwright.spaces.cell_space import CellSpace, Choice, EdgeCell, MakeCell, Scores
+from archwright.spaces.cell_space import CellSpace, DecisionScores, DrawnRows, EdgeCell, MakeCell
 from archwright.spaces.cells import (
     Cell,
     CellNetwork,
@@ -92,7 +92,7 @@ class Darts(CellSpace[CellPair]):
         return {"normal": encode_cell(architecture.normal), "reduce": encode_cell(architecture.reduce)}
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> CellPair:
-        """Inverse of :meth:`encode`."""
+        """The pair of cells whose :meth:`encode` this is; anything else is refused."""
         arrays = self.check_encoding(encoding)
         return CellPair(_decode_cell("normal", arrays["normal"]), _decode_cell("reduce", arrays["reduce"]))
 
@@ -148,7 +148,7 @@ class Darts(CellSpace[CellPair]):
         """With a batch norm after every pool, which final networks do not have: pooling must not win by its scale."""
         return super().supernet_scale(scale).changed(pool_norm=True)
 
-    def derive(self, weights: Scores) -> CellPair:
+    def derive(self, weights: DecisionScores) -> CellPair:
         """The strongest operation other than ``none`` of every edge; a node keeps the two edges where it is largest."""
         return self.decode({name: self._two_edges_a_node(np.asarray(weights[name])) for name in self.decisions})
 
@@ -164,12 +164,12 @@ class Darts(CellSpace[CellPair]):
         return chosen
 
     @property
-    def choices(self) -> dict[str, Choice]:
+    def choices(self) -> dict[str, DrawnRows]:
         """One row of operations and one of inputs for each node, chosen independently (as the thesis' NASI does)."""
-        rows: dict[str, Choice] = {}
+        rows: dict[str, DrawnRows] = {}
         for cell in self.decisions:
-            rows[f"{cell}:operation"] = Choice(NODES, len(NAMES))
-            rows |= {f"{cell}:inputs:{node}": Choice(1, node, operations=False) for node in CONCAT}
+            rows[f"{cell}:operation"] = DrawnRows(NODES, len(NAMES))
+            rows |= {f"{cell}:inputs:{node}": DrawnRows(1, node, operations=False) for node in CONCAT}
         return rows
 
     def weights_of(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -181,7 +181,7 @@ class Darts(CellSpace[CellPair]):
             weights[cell] = torch.stack(edges)
         return weights
 
-    def derive_choices(self, scores: Scores) -> CellPair:
+    def derive_choices(self, scores: DecisionScores) -> CellPair:
         """Of each node the two strongest operations and the two strongest inputs, paired in order."""
         cells = []
         for cell in self.decisions:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archwright.errors import InputError
-from archwright.spaces.cell_space import Masks, Scores
+from archwright.spaces.cell_space import DecisionScores, Masks
 from archwright.spaces.cells import Cell, CellPair, Edge, parse_cell_pair, reaches_output
 from archwright.spaces.darts import CONCAT, EDGES, NAMES, NODES, Darts, canonical_cell, encode_cell
 
@@ -52,7 +52,7 @@ class DartsFree(Darts):
         return pair
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> CellPair:
-        """Inverse of :meth:`encode`."""
+        """The pair of cells whose :meth:`encode` this is, which every 0/1 array is."""
         arrays = self.check_encoding(encoding)
         return CellPair(_decode_cell(arrays["normal"]), _decode_cell(arrays["reduce"]))
 
@@ -81,7 +81,7 @@ class DartsFree(Darts):
             for name, cell in cells.items()
         }
 
-    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> CellPair:
+    def of_subgraph(self, on: Masks, scores: DecisionScores, rng: np.random.Generator | None) -> CellPair:
         """Every operation that is on.
 
         A cell in which no input reaches the output takes, besides, the operation with the largest score on an edge that

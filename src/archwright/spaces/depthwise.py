@@ -15,7 +15,13 @@ from torch import Tensor, nn
 
 
 def depthwise_convolution(x: Tensor, weight: Tensor, stride: int) -> Tensor:
-    """X (B, C, H, W) with weight (C, 1, k, k), k odd and padding k // 2, to (B, C, ceil(H/stride), ceil(W/stride))."""
+    """Depth-wise convolution with padding k // 2, to (B, C, ceil(H/stride), ceil(W/stride)).
+
+    Args:
+        x: images (B, C, H, W).
+        weight: (C, 1, k, k), k odd.
+        stride: in both directions.
+    """
     kernel, channels, (rows, columns) = weight.shape[-1], x.shape[1], x.shape[2:]
     if not torch.is_grad_enabled() or min(rows, columns) >= kernel:
         return F.conv2d(x, weight, None, stride, kernel // 2, groups=channels)

@@ -102,7 +102,7 @@ class ResNet(Network):
         _initialise(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes)."""
+        """Images (B, image_channels, H, W) to logits (B, classes)."""
         x = self.stem_norm(self.stem(x))
         x = self.blocks(x if self.pre_activation else F.relu(x))
         x = F.relu(self.last_norm(x)) if self.pre_activation else x
@@ -160,7 +160,7 @@ class MobileNetV2(Network):
         _initialise(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes)."""
+        """Images (B, image_channels, H, W) to logits (B, classes)."""
         logits: Tensor = self.classifier(F.adaptive_avg_pool2d(self.features(x), 1).flatten(1))
         return logits
 
@@ -187,7 +187,7 @@ class Vgg16(Network):
         _initialise(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes)."""
+        """Images (B, image_channels, H, W) to logits (B, classes)."""
         logits: Tensor = self.classifier(F.adaptive_avg_pool2d(self.features(x), 1).flatten(1))
         return logits
 

@@ -162,12 +162,12 @@ class StartGeometry:
 
     @property
     def in_channels(self) -> int:
-        """Of the images."""
+        """Channels of the images."""
         return self.scale.image_channels
 
     @property
     def size(self) -> int:
-        """Of the images."""
+        """Height and width of the images."""
         return self.scale.image_size
 
     def cost(self) -> Cost:
@@ -224,7 +224,7 @@ def set_norm_eps(module: nn.Module, eps: float) -> None:
 
 
 class MbConvNetwork(Network):
-    """Start, blocks, end."""
+    """The fixed start of a scale, blocks of any geometry, and the end that fits the last of them."""
 
     def __init__(self, scale: MbConvScale, geometries: Iterable[BlockGeometry]) -> None:
         super().__init__()

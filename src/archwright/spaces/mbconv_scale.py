@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, fields
-from math import ceil, prod
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass
+from math import ceil
+from typing import ClassVar, Literal, get_args
 
-from archwright.bounds import MOST_CELLS, MOST_CHANNELS, MOST_PIXELS, MOST_WIDTH
+from archwright.bounds import MOST_CHANNELS, MOST_PIXELS, MOST_WIDTH
 from archwright.errors import InputError
-from archwright.spaces.base import Scale
+from archwright.spaces.staged_scale import StagedScale, round_to_eight
 
 ActivationName = Literal["relu", "relu6", "swish", "hard_swish"]
 Configuration = tuple[int, int, bool]
@@ -17,7 +17,7 @@ Configuration = tuple[int, int, bool]
 
 
 @dataclass(frozen=True)
-class MbConvScale(Scale):
+class MbConvScale(StagedScale):
     """Shape of an mbconv space and of its networks; the defaults are the paper's (Table 3).
 
     Attributes:
@@ -42,6 +42,8 @@ class MbConvScale(Scale):
         norm_eps: what batch norms add to variances.
     """
 
+    space_name: ClassVar[str] = "mbconv"
+
     channels: int = 32
     cells: int = 4
     stem_stride: int = 2
@@ -60,26 +62,6 @@ class MbConvScale(Scale):
     stage_kernels: tuple[int, ...] = ()
     full_stages: int = 0
     norm_eps: float = 1e-5
-
-    def __post_init__(self) -> None:
-        for field in fields(self):  # lists come from JSON
-            value = getattr(self, field.name)
-            if isinstance(value, list):
-                object.__setattr__(self, field.name, tuple(value))
-        object.__setattr__(self, "cells", self.depths[-1] if self.depths else 0)
-
-    @classmethod
-    def of(cls, scale: Scale) -> MbConvScale:
-        """``scale`` if it is one of this space."""
-        if not isinstance(scale, cls):
-            raise InputError(
-                "a scale of the mbconv space", type(scale).__name__, "Take one with scale_for(image_size)."
-            )
-        return scale
-
-    def changed(self, **changes: Any) -> MbConvScale:
-        """A copy with some fields replaced; None leaves a field as it is."""
-        return cast(MbConvScale, super().changed(**changes))
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
@@ -122,13 +104,9 @@ class MbConvScale(Scale):
     @property
     def total_stride(self) -> int:
         """By how much the network shrinks an image."""
-        return self.stem_stride * prod(self.stage_strides)
+        return self.stem_stride * super().total_stride
 
-    def check(self) -> None:
-        """Refuse what no network can have."""
-        if not isinstance(self.image_size, int):
-            raise InputError("one number as image_size", f"{self.image_size}", "Crop or resize the images to squares.")
-        self.check_bounds()
+    def _check_own(self) -> None:
         for name, most in (("first_width", MOST_CHANNELS), ("stem_stride", MOST_PIXELS), ("width", MOST_WIDTH)):
             if not 0 < getattr(self, name) <= most:
                 raise InputError(f"more than 0 and at most {most:g} for {name}", str(getattr(self, name)))
@@ -138,30 +116,14 @@ class MbConvScale(Scale):
                 "one width, stride and activation a stage",
                 f"{stages}, {len(self.stage_strides)} and {len(self.activations)} of them",
             )
-        for name in ("stage_widths", "stage_strides", "depths", "expansions", "kernels", "last_widths"):
-            values = getattr(self, name)
-            if not 1 <= len(values) <= MOST_CELLS or not 1 <= min(values) <= max(values) <= MOST_CHANNELS:
-                raise InputError(f"numbers from 1 to {MOST_CHANNELS:,} in {name}", f"{values}")
-        if not self.width_choices or not 0 < min(self.width_choices) <= max(self.width_choices) <= MOST_WIDTH:
-            raise InputError(f"numbers above 0 and at most {MOST_WIDTH:g} in width_choices", f"{self.width_choices}")
-        for name in ("depths", "expansions", "kernels", "squeeze_excite", "width_choices"):
-            values = list(getattr(self, name))
-            if not values or values != sorted(set(values)):
-                raise InputError(f"increasing values in {name}", f"{tuple(values)}")
+        self._check_numbers("stage_widths", "stage_strides", "depths", "expansions", "kernels", "last_widths")
+        self._check_rising("expansions", "kernels", "squeeze_excite")
         if any(kernel % 2 == 0 for kernel in self.kernels):
             raise InputError("odd kernels", f"{self.kernels}")
         self._check_stages()
         unknown = set(self.activations) - set(get_args(ActivationName))
         if unknown:
             raise InputError(f"activations among {get_args(ActivationName)}", f"{sorted(unknown)}")
-        if self.auxiliary or self.pool_norm or self.stem != "plain":
-            raise InputError("no cell-space options (auxiliary, pool_norm, stem) in an mbconv scale", "one that is set")
-        if self.image_size < self.total_stride:
-            raise InputError(
-                f"images of at least {self.total_stride} px (the network's total stride)",
-                f"{self.image_size} px",
-                "Use larger images (--image-size) or a scale with smaller strides (scale_for picks one).",
-            )
 
     def _check_stages(self) -> None:
         """Refuse depths and kernels of single stages that the space does not have, and a norm that divides by 0."""
@@ -178,9 +140,3 @@ class MbConvScale(Scale):
     def _rounded(self, channels: int, choice: float = 1.0) -> int:
         """The nearest multiple of eight to ``channels * width * choice`` that is not more than a tenth below it."""
         return channels if self.width * choice == 1.0 else round_to_eight(channels * self.width * choice)
-
-
-def round_to_eight(wanted: float) -> int:
-    """The nearest multiple of eight that is not more than a tenth below ``wanted``."""
-    rounded = max(8, int(wanted + 4) // 8 * 8)
-    return rounded if rounded >= 0.9 * wanted else rounded + 8

@@ -204,7 +204,7 @@ def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def vertex_channels(cell: Cell101, channels: int) -> list[int]:
-    """Channels of vertices 1 to n of a pruned cell whose output has ``channels``."""
+    """Channels of vertices 1 to n of a pruned ``cell`` whose output has ``channels``."""
     feeding = [vertex for vertex in cell.parents[-1] if vertex != 0]
     if channels < len(feeding):
         raise InputError(
@@ -220,7 +220,14 @@ def vertex_channels(cell: Cell101, channels: int) -> list[int]:
 
 
 def cell_cost(cell: Cell101, in_channels: int, channels: int, size: int) -> Cost:
-    """Of one pruned cell that turns ``in_channels`` into ``channels`` at ``size`` x ``size`` px."""
+    """Cost of one pruned cell.
+
+    Args:
+        cell: pruned.
+        in_channels: of its input.
+        channels: of its output.
+        size: height and width of its images, in pixels.
+    """
     total = Cost()
     widths = vertex_channels(cell, channels)
     for operation, parents, width in zip(cell.operations, cell.parents[:-1], widths, strict=True):
@@ -231,7 +238,7 @@ def cell_cost(cell: Cell101, in_channels: int, channels: int, size: int) -> Cost
 
 
 def network_cost(cell: Cell101, scale: Scale) -> Cost:
-    """Of the whole network of ``cell`` (pruned here)."""
+    """Cost of the whole network of ``cell`` (pruned here) at ``scale``, for one image."""
     cell, channels, size = cell.pruned(), scale.channels, scale.image_size
     total = STEM.cost(scale.image_channels, channels, size, 1) + cell_cost(cell, channels, channels, size) * scale.cells
     for _ in range(2):
@@ -261,7 +268,7 @@ class StandaloneCell101(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Vertex by vertex."""
+        """(B, in_channels, H, W) to (B, channels, H, W), vertex by vertex."""
         states = [x]
         for vertex, parents in enumerate(self.cell.parents, 1):
             values = [states[parent] for parent in parents if parent]
@@ -309,7 +316,7 @@ class Skeleton101(Network):
         return [cell for stage in self.stages for cell in stage]  # type: ignore[attr-defined]
 
     def forward(self, x: Tensor, *cell_arguments: Any) -> Tensor:
-        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        """Images ``x`` (B, image_channels, H, W) to logits (B, classes); ``cell_arguments`` go to every cell."""
         x = self.stem(x)
         for stage, cells in enumerate(self.stages):
             if stage:
@@ -321,6 +328,6 @@ class Skeleton101(Network):
 
 
 def build_network(cell: Cell101, scale: Scale) -> Skeleton101:
-    """The network of ``cell`` (pruned here) as NAS-Bench-101 trains it."""
+    """The network of ``cell`` (pruned here) at ``scale``, as NAS-Bench-101 trains it."""
     whole = cell.pruned()
     return Skeleton101(scale, lambda before, channels: StandaloneCell101(whole, before, channels, scale.pool_norm))

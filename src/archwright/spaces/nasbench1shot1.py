@@ -107,7 +107,7 @@ class NasBench1Shot1(CellSpace[Cell101]):
         return Cell101(tuple(digits[len(parents) :]), parents)
 
     def index(self, architecture: Cell101) -> int:
-        """Inverse of :meth:`at`."""
+        """The number by which :meth:`at` gives this architecture."""
         radices = [len(choices) for choices in self._parent_choices] + [len(NAMES)] * self.vertices
         pairs = zip(self._parent_choices, architecture.parents, strict=True)
         digits = [choices.index(parents) for choices, parents in pairs] + list(architecture.operations)
@@ -155,7 +155,7 @@ class NasBench1Shot1(CellSpace[Cell101]):
         return encoding
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Cell101:
-        """Inverse of :meth:`encode`."""
+        """The cell whose :meth:`encode` this is; anything else is refused."""
         arrays = self.check_encoding(encoding)
         for name, count in self.picks.items():
             sums = arrays[name].sum(axis=1)

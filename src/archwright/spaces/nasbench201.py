@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Architecture, Encoding, Network, Scale
-from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell, Masks, Scores
+from archwright.spaces.cell_space import CellSpace, DecisionScores, EdgeCell, MakeCell, Masks
 from archwright.spaces.operations import OPERATIONS, RELU_CONV_3X3, Cost, DropPath, norm_params
 
 EDGES: tuple[tuple[int, int], ...] = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
@@ -63,7 +63,7 @@ class NasBench201(CellSpace[Cell201]):
 
     @property
     def size(self) -> int:
-        """5 ** 6."""
+        """15,625: five operations on each of six edges."""
         return 15_625
 
     def enumerated(self) -> Iterator[Cell201]:
@@ -76,7 +76,7 @@ class NasBench201(CellSpace[Cell201]):
         return {"cell": (6, 5)}
 
     def sample(self, rng: np.random.Generator) -> Cell201:
-        """Each operation uniformly."""
+        """A cell whose operations are drawn uniformly, edge by edge."""
         return cell_of(rng.integers(5, size=6))
 
     def parse(self, text: str) -> Cell201:
@@ -104,7 +104,7 @@ class NasBench201(CellSpace[Cell201]):
         return {"cell": np.eye(5, dtype=np.int8)[list(architecture.operations)]}
 
     def decode(self, encoding: Mapping[str, NDArray[Any]]) -> Cell201:
-        """Inverse of :meth:`encode`."""
+        """The cell whose :meth:`encode` this is; anything else is refused."""
         array = self.check_encoding(encoding)["cell"]
         if not (array.sum(axis=1) == 1).all():
             raise InputError(
@@ -151,7 +151,7 @@ class NasBench201(CellSpace[Cell201]):
         """Three stages of one kind of cell; its input is the residual block's output, whose norms are always affine."""
         return Skeleton201(scale, lambda channels: make_cell(PATTERN, channels, channels))
 
-    def of_subgraph(self, on: Masks, scores: Scores, rng: np.random.Generator | None) -> Cell201:
+    def of_subgraph(self, on: Masks, scores: DecisionScores, rng: np.random.Generator | None) -> Cell201:
         """One of the operations that are on, uniformly, on every edge, and ``none`` where none is.
 
         Where that leaves the output without an input, empty edges take the operation with the largest score.
@@ -268,7 +268,7 @@ class ResidualBlock(nn.Module):
 
     @staticmethod
     def cost(channels: int, size: int) -> Cost:
-        """Of one block fed with ``size`` x ``size`` images."""
+        """Cost of one block fed with ``channels`` channels of ``size`` x ``size`` pixels."""
         small, wide = ceil(size / 2), 2 * channels
         shortcut = Cost(channels * wide, channels * wide * small * small)
         first = RELU_CONV_3X3.cost(channels, wide, size, 2)
@@ -312,7 +312,7 @@ class Skeleton201(Network):
         return found
 
     def forward(self, x: Tensor, *cell_arguments: Any) -> Tensor:
-        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        """Images ``x`` (B, image_channels, H, W) to logits (B, classes); ``cell_arguments`` go to every cell."""
         x = self.stem(x)
         for stage, cells in enumerate(self.stages):
             if stage:

@@ -76,7 +76,15 @@ class Operation:
     layers: tuple[Layer, ...] = ()
 
     def build(self, channels: int, out_channels: int, stride: int, affine: bool, pool_norm: bool = False) -> nn.Module:
-        """The stand-alone module, (B, channels, H, W) to (B, out_channels, ceil(H/stride), ceil(W/stride))."""
+        """The stand-alone module, (B, channels, H, W) to (B, out_channels, ceil(H/stride), ceil(W/stride)).
+
+        Args:
+            channels: of the input.
+            out_channels: of the output; pooling, ``none`` and ``skip`` of stride 1 keep ``channels``.
+            stride: 1 or 2.
+            affine: whether batch norms have trainable parameters.
+            pool_norm: whether a batch norm follows pooling; it has no trainable parameters.
+        """
         if self.kind == "none":
             return Zero(stride)
         if self.kind == "skip":
@@ -100,7 +108,15 @@ class Operation:
         return nn.Sequential(*modules)
 
     def cost(self, channels: int, out_channels: int, size: int, stride: int, affine: bool = True) -> Cost:
-        """Parameters and multiply-accumulates for an input of ``size`` x ``size``; pooling counts nothing."""
+        """Parameters and multiply-accumulates for one image; pooling counts nothing.
+
+        Args:
+            channels: of the input.
+            out_channels: of the output.
+            size: height and width of the input, in pixels.
+            stride: 1 or 2.
+            affine: whether batch norms have trainable parameters.
+        """
         small = ceil(size / stride)
         if self.kind == "skip" and stride == 2:
             half = channels * out_channels
@@ -205,12 +221,12 @@ class DropPath(nn.Module):
 
 
 def make_pool(kind: str, stride: int) -> nn.Module:
-    """3x3 pooling; padding never counts."""
+    """3x3 pooling, ``kind`` ``average`` or ``maximum``, of ``stride`` 1 or 2; padding never counts."""
     if kind == "average":
         return nn.AvgPool2d(3, stride, padding=1, count_include_pad=False)
     return nn.MaxPool2d(3, stride, padding=1)
 
 
 def norm_params(channels: int, affine: bool = True) -> Cost:
-    """Cost of one batch norm."""
+    """Cost of one batch norm of ``channels``: two parameters each where it is ``affine``, and no multiplications."""
     return Cost(2 * channels * affine, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from archwright.errors import InputError
-from archwright.references import refer, resolve
+from archwright.references import SpaceRef, refer, resolve
 from archwright.registry import Entry, Registry
 
 if TYPE_CHECKING:
@@ -41,14 +41,15 @@ spaces = Registry(
 def find_space(text: str) -> Space[Any]:
     """The space that ``text`` names: registered, ``choices:{...}``, ``width:NETWORK``, or ``MODULE:OBJECT``."""
     from archwright.spaces.base import Space
-    from archwright.spaces.choice_space import SPEC, ChoiceSpace
-    from archwright.spaces.width import PREFIX, WidthSpace
+    from archwright.spaces.choice_space import ChoiceSpace
+    from archwright.spaces.width import WidthSpace
 
-    if text.startswith(SPEC):
-        return ChoiceSpace.from_spec(text.removeprefix(SPEC))
-    if text.startswith(PREFIX):
-        return WidthSpace(text.removeprefix(PREFIX))
-    found = resolve(text, "space") if ":" in text else spaces.get(text)
+    named = SpaceRef.parse(text)
+    if named.kind == "choices":
+        return ChoiceSpace.from_spec(named)
+    if named.kind == "width":
+        return WidthSpace(named.argument)
+    found = resolve(text, "space") if named.kind == "object" else spaces.get(text)
     if isinstance(found, type) and issubclass(found, Space):
         found = found()
     if not isinstance(found, Space):

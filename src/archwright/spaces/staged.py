@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from math import prod
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,11 @@ from torch import nn
 
 from archwright.errors import InputError
 from archwright.solvers.problem import ABSENT, StagedChoice
-from archwright.spaces.base import A, Encoding, Scale, Space
+from archwright.spaces.base import Encoding, Scale, Space
 from archwright.spaces.operations import Cost
+from archwright.spaces.staged_architecture import Block, StagedArchitecture
+from archwright.spaces.staged_scale import StagedScale, preset_for
+from archwright.strict import from_plain
 
 BYTES_PER_NUMBER = 4
 Rows = list[list[int]]
@@ -48,19 +52,51 @@ class Part(Protocol):
         """A freshly initialised module."""
 
 
-class StagedSpace(Space[A]):
-    """Architectures of S stages with one of some widths each, D blocks at most, C configurations of a block."""
+SA = TypeVar("SA", bound=StagedArchitecture[Any])
 
+
+class StagedSpace(Space[SA]):
+    """Architectures of S stages with one of some widths each, D blocks at most, C configurations of a block.
+
+    Args:
+        scale: the shape of the space and of its networks; one that no network can have is refused.
+    """
+
+    architecture_type: type[SA]
+    scale_type: ClassVar[type[StagedScale]]
+    presets: ClassVar[Mapping[int, StagedScale]]
+    """Scales by the least image size that each suits, falling."""
+    scale: StagedScale
     widths_in_architecture: ClassVar[bool] = True
     counts_memory: ClassVar[bool] = True
     additive_costs: ClassVar[bool] = True
     """So they are at given widths; and narrower is cheaper whatever the rest is."""
 
-    # --- what a space says ---
+    def __init__(self, scale: Scale) -> None:
+        self.scale = self.scale_type.of(scale)
+        self.scale.check()
 
-    @abstractmethod
-    def at_scale(self, scale: Scale) -> StagedSpace[A]:
+    def at_scale(self, scale: Scale) -> Self:
         """The space with the stages of ``scale``."""
+        return type(self)(scale)
+
+    def scale_from(self, values: Mapping[str, Any]) -> Scale:
+        """Inverse of ``to_dict`` of this space's scales."""
+        return from_plain(self.scale_type, values, f"a scale of the space {self.name}")
+
+    def named_scale(self, name: str, classes: int, image_size: int, image_channels: int) -> Scale:
+        """As in ``Space``, except that ``small`` is the preset whose strides suit the images."""
+        if name == "small":
+            return preset_for(self.presets, image_size, classes, image_channels)
+        return super().named_scale(name, classes, image_size, image_channels)
+
+    def check_scale(self, scale: Scale) -> None:
+        """Refuse a scale that no network of this space can have."""
+        self.scale_type.of(scale).with_stages(self.scale).check()
+
+    def total_stride(self, scale: Scale) -> int:
+        """With this space's stages, whose strides the architectures bring."""
+        return self.scale_type.of(scale).with_stages(self.scale).total_stride
 
     def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
         """Refused: the architectures say their own widths, so none can be built as a small stand-in."""
@@ -70,20 +106,17 @@ class StagedSpace(Space[A]):
             "Use the method binas, random or evolution here.",
         )
 
-    @property
-    @abstractmethod
-    def scale(self) -> Scale:
-        """The shape of the space and of its networks."""
+    # --- what may be chosen ---
 
-    @property
-    @abstractmethod
+    @cached_property
     def widths(self) -> tuple[tuple[int, ...], ...]:
         """Per stage the channels it may have, rising."""
+        return self.scale.stage_channel_choices
 
     @property
-    @abstractmethod
     def depths(self) -> tuple[int, ...]:
         """The depths a stage may have, rising."""
+        return self.scale.depths
 
     @property
     def stage_depths(self) -> tuple[tuple[int, ...], ...]:
@@ -95,23 +128,44 @@ class StagedSpace(Space[A]):
     def configurations(self) -> tuple[Any, ...]:
         """What a block may be."""
 
-    @property
+    @cached_property
     def allowed(self) -> NDArray[np.bool_]:
-        """(S, D, C): whether a block at that place may have that configuration; all of them by default.
+        """(S, D, C): whether a block at that place may have that configuration; for reading only."""
+        allowed = self._allowed()
+        allowed.setflags(write=False)
+        return allowed
 
-        No block is allowed beyond the greatest depth of its stage.
-        """
+    def _allowed(self) -> NDArray[np.bool_]:
+        """A new array (S, D, C) of what is :attr:`allowed`: by default all up to the greatest depth of each stage."""
         most = np.array([depths[-1] for depths in self.stage_depths])
         present = np.arange(self.most_blocks) < most[:, None]
         return np.repeat(present[:, :, None], len(self.configurations), axis=2)
 
+    # --- what a space says ---
+
     @abstractmethod
-    def check(self, architecture: A) -> None:
-        """Refuse an architecture that is not of this space, saying where it differs."""
+    def _parse_block(self, word: str, stage: int) -> Block:
+        """The block that a word of stage ``stage`` (from 1) names."""
+
+    @abstractmethod
+    def _block(self, configuration: int, stride: int, channels: int) -> Block:
+        """A block with the configuration of that number."""
+
+    @abstractmethod
+    def _allowed_text(self, stage: int, block: int) -> str:
+        """What a block at that place may be, for errors."""
 
     @abstractmethod
     def part(self, stage: int, block: int, configuration: int, width_before: int = 0, width: int = 0) -> Part:
-        """What block ``block`` of ``stage`` is with that configuration, between widths of those numbers."""
+        """What a block is with some configuration, between some widths.
+
+        Args:
+            stage: its number, from 0.
+            block: its number in the stage, from 0.
+            configuration: number of what it is, in :attr:`configurations`.
+            width_before: number, in :attr:`widths`, of the stage before; only a stage's first block meets it.
+            width: number of the stage's own width.
+        """
 
     @abstractmethod
     def start(self) -> Part | None:
@@ -122,26 +176,18 @@ class StagedSpace(Space[A]):
         """What comes after the last stage, at its width of that number."""
 
     @abstractmethod
-    def _assemble(self, rows: Sequence[Sequence[int]], widths: Sequence[int]) -> A:
-        """The architecture of configuration numbers and width numbers."""
+    def heaviest(self) -> SA:
+        """The dearest architecture there is: deepest, widest, of the dearest blocks."""
 
     @abstractmethod
-    def _take_apart(self, architecture: A) -> tuple[Rows, list[int]]:
-        """Inverse of :meth:`_assemble`."""
-
-    @abstractmethod
-    def heaviest(self) -> A:
-        """The dearest architecture."""
-
-    @abstractmethod
-    def lightest(self) -> A:
-        """The cheapest architecture."""
+    def lightest(self) -> SA:
+        """The cheapest architecture there is: shallowest, narrowest, of the cheapest blocks."""
 
     # --- counting ---
 
     @property
     def stages(self) -> int:
-        """S."""
+        """S, the number of stages."""
         return len(self.widths)
 
     @property
@@ -156,7 +202,7 @@ class StagedSpace(Space[A]):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(S, D, C)."""
+        """(S, D, C): stages, most blocks of a stage, and configurations."""
         return self.stages, self.most_blocks, len(self.configurations)
 
     @property
@@ -189,7 +235,52 @@ class StagedSpace(Space[A]):
 
     # --- values ---
 
-    def from_choice(self, choice: StagedChoice) -> A:
+    def parse(self, text: str) -> SA:
+        """Read the text form (see the space's module) and check that it is of this space."""
+        stages = [
+            tuple(self._parse_block(word, number) for word in words.split("|"))
+            for number, words in enumerate(text.strip().split("/"), 1)
+        ]
+        architecture = self.architecture_type(tuple(stages))
+        self.check(architecture)
+        return architecture
+
+    def check(self, architecture: SA) -> None:
+        """Refuse an architecture that is not of this space, saying where it differs."""
+        if len(architecture.stages) != self.stages:
+            raise InputError(f"an architecture of {self.stages} stages", f"{len(architecture.stages)}")
+        for number, blocks in enumerate(architecture.stages):
+            where, first, stride = f"stage {number + 1}", blocks[0], self.scale.stage_strides[number]
+            if first.channels not in self.widths[number] or first.stride != stride:
+                channels = " or ".join(map(str, self.widths[number]))
+                raise InputError(
+                    f"{channels} channels and stride {stride} in {where}",
+                    f"{first}",
+                    f"It is of the space {self.name} with other widths or strides; use that one's scale.",
+                )
+            if len(blocks) not in self.stage_depths[number]:
+                raise InputError(f"{where} to have a depth among {self.stage_depths[number]}", f"{len(blocks)}")
+            for place, block in enumerate(blocks):
+                known = itertools.compress(self.configurations, self.allowed[number, place])
+                if block.configuration not in known:
+                    raise InputError(f"{self._allowed_text(number, place)} in {where}", str(block))
+
+    def _assemble(self, rows: Sequence[Sequence[int]], widths: Sequence[int]) -> SA:
+        """The architecture of configuration numbers and width numbers."""
+        stages = []
+        for row, stride, own, width in zip(rows, self.scale.stage_strides, self.widths, widths, strict=True):
+            strides = [stride] + [1] * (len(row) - 1)
+            stages.append(tuple(self._block(c, s, own[width]) for c, s in zip(row, strides, strict=True)))
+        return self.architecture_type(tuple(stages))
+
+    def _take_apart(self, architecture: SA) -> tuple[Rows, list[int]]:
+        """Configuration numbers and width numbers of which :meth:`_assemble` makes the architecture."""
+        self.check(architecture)
+        rows = [[self.configurations.index(block.configuration) for block in blocks] for blocks in architecture.stages]
+        own = zip(self.widths, architecture.stages, strict=True)
+        return rows, [widths.index(blocks[0].channels) for widths, blocks in own]
+
+    def from_choice(self, choice: StagedChoice) -> SA:
         """The architecture of depths (S,), configuration numbers (S, D), -1 beyond the depth, and widths (S,)."""
         depths, chosen, widths = choice.depths, choice.configurations, choice.widths
         stages, blocks, count = self.shape
@@ -213,7 +304,7 @@ class StagedSpace(Space[A]):
             raise InputError("configurations that are allowed where they are", f"{chosen.tolist()}, not at {refused}")
         return self._assemble([row[row >= 0].tolist() for row in chosen], widths.tolist())
 
-    def to_choice(self, architecture: A) -> StagedChoice:
+    def to_choice(self, architecture: SA) -> StagedChoice:
         """Depths (S,), configuration numbers (S, D), -1 beyond the depth, and width numbers (S,)."""
         self.check(architecture)
         rows, widths = self._take_apart(architecture)
@@ -222,7 +313,7 @@ class StagedSpace(Space[A]):
             line[: len(row)] = row
         return StagedChoice(np.array([len(row) for row in rows]), chosen, np.array(widths, dtype=np.int64))
 
-    def sample(self, rng: np.random.Generator) -> A:
+    def sample(self, rng: np.random.Generator) -> SA:
         """Every depth, configuration and width uniformly: the distribution under which BINAS takes expectations."""
         depths = [int(rng.choice(own)) for own in self.stage_depths]
         options = [[np.flatnonzero(place) for place in stage] for stage in self.allowed]
@@ -232,7 +323,7 @@ class StagedSpace(Space[A]):
         ]
         return self._assemble(rows, [int(rng.integers(len(own))) if len(own) > 1 else 0 for own in self.widths])
 
-    def encode(self, architecture: A) -> Encoding:
+    def encode(self, architecture: SA) -> Encoding:
         """One-hot configuration (S*D, C), zero rows beyond the depth, depth (S, number of depths), and width (S, W)."""
         choice = self.to_choice(architecture)
         numbers = np.arange(len(self.configurations))
@@ -244,8 +335,8 @@ class StagedSpace(Space[A]):
             encoding["width"] = (choice.widths[:, None] == np.arange(self.most_widths)).astype(np.int8)
         return encoding
 
-    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> A:
-        """Inverse of :meth:`encode`."""
+    def decode(self, encoding: Mapping[str, NDArray[Any]]) -> SA:
+        """The architecture whose :meth:`encode` this is; anything else is refused."""
         checked = self.check_encoding(encoding)
         rows, depth = checked["configuration"], checked["depth"]
         for name in ("depth", "width"):
@@ -263,7 +354,7 @@ class StagedSpace(Space[A]):
 
     # --- variation ---
 
-    def neighbours(self, architecture: A) -> list[A]:
+    def neighbours(self, architecture: SA) -> list[SA]:
         """Another configuration of one block, a stage cut to the next smaller depth or deepened, or another width.
 
         A deeper stage's new blocks are equal where their places allow it.
@@ -298,7 +389,7 @@ class StagedSpace(Space[A]):
             changed += [row + [one] * len(new) for one in options[len(row)] if all(one in options[b] for b in new)]
         return changed
 
-    def crossover(self, first: A, second: A, rng: np.random.Generator) -> A:
+    def crossover(self, first: SA, second: SA, rng: np.random.Generator) -> SA:
         """Each stage's depth and width from either parent, each block from either parent that has it."""
         rows = []
         (ours, our_widths), (theirs, their_widths) = self._take_apart(first), self._take_apart(second)
@@ -310,22 +401,22 @@ class StagedSpace(Space[A]):
         both = zip(our_widths, their_widths, strict=True)
         return self._assemble(rows, [pair[rng.integers(2)] if pair[0] != pair[1] else pair[0] for pair in both])
 
-    def canonical(self, architecture: A) -> A:
+    def canonical(self, architecture: SA) -> SA:
         """Itself: blocks beyond the depth are not part of the value, and no two values are one function."""
         return architecture
 
-    def is_connected(self, architecture: A) -> bool:
-        """Always."""
+    def is_connected(self, architecture: SA) -> bool:
+        """Always true: every stage has a block."""
         return True
 
-    def cost(self, architecture: A, scale: Scale) -> Cost:
+    def cost(self, architecture: SA, scale: Scale) -> Cost:
         """Sum over start, blocks and end."""
         total = Cost()
         for part in self.parts_of(architecture, scale):
             total += part.cost()
         return total
 
-    def memory_bytes(self, architecture: A, scale: Scale) -> int:
+    def memory_bytes(self, architecture: SA, scale: Scale) -> int:
         """Weights and all activations of one image, held at once, in float32.
 
         That is what a training step keeps of a forward pass and an upper bound of what any executor needs; unlike the
@@ -335,14 +426,18 @@ class StagedSpace(Space[A]):
         return BYTES_PER_NUMBER * sum(part.cost().params + part.activation_elements() for part in parts)
 
     @abstractmethod
-    def parts_of(self, architecture: A, scale: Scale) -> list[Part]:
-        """Start, blocks and end of one network at ``scale``, in order."""
+    def parts_of(self, architecture: SA, scale: Scale) -> list[Part]:
+        """Start, blocks and end of the network of ``architecture`` at ``scale``, in order."""
 
 
 def heaviest_rows(space: StagedSpace[Any], sign: int) -> Rows:
     """The deepest (sign 1) or shallowest (-1) rows of the configurations with the most or least multiply-accumulates.
 
     Widths are the greatest or the least ones; costs of blocks rise with both.
+
+    Args:
+        space: of the blocks.
+        sign: 1 for the heaviest, -1 for the lightest.
     """
     widths = [len(own) - 1 if sign > 0 else 0 for own in space.widths]
     depth, rows = space.depths[-1 if sign > 0 else 0], []

@@ -72,7 +72,14 @@ class Subgraphs:
     def draw(
         self, rng: np.random.Generator, count: int, probability: float, fixed: Mapping[int, int] | None = None
     ) -> Signs:
-        """Strings (count, n) with every bit on with ``probability``, those of ``fixed`` as given."""
+        """Random strings of 1 and -1, (count, n).
+
+        Args:
+            rng: of the draws.
+            count: how many strings.
+            probability: with which every bit is on.
+            fixed: values, 1 or -1, of some bits by their number; none by default.
+        """
         x = np.where(rng.random((count, self.n)) < probability, 1, -1).astype(np.int8)
         for bit, value in (fixed or {}).items():
             x[:, bit] = value
@@ -91,11 +98,17 @@ class Subgraphs:
         return on
 
     def weights(self, x: NDArray[Any], device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """The 0/1 weights of a supernet that run the sub-graph x (n,)."""
+        """The 0/1 weights, by decision, with which a supernet on ``device`` runs the sub-graph ``x`` (n,)."""
         return {name: torch.from_numpy(mask).float().to(device) for name, mask in self.masks(x).items()}
 
     def architecture(self, x: NDArray[Any], scores: NDArray[Any], rng: np.random.Generator | None) -> Architecture:
-        """The architecture of the sub-graph x (n,); ``scores`` (n,) say what each bit is worth."""
+        """The architecture of a sub-graph.
+
+        Args:
+            x: its bits (n,).
+            scores: what each bit is worth, (n,).
+            rng: draws among what is on, in spaces that choose at random; None takes the largest score.
+        """
         worth = {name: np.zeros(shape) for name, shape in self.space.decisions.items()}
         for (name, row, column), score in zip(self.places, scores, strict=True):
             worth[name][row, column] = score
@@ -109,5 +122,5 @@ def write_bits(x: NDArray[Any]) -> str:
 
 
 def read_bits(text: str) -> Signs:
-    """Inverse of :func:`write_bits`."""
+    """The string (n,) of 1 and -1 that :func:`write_bits` wrote as ``text``."""
     return np.array([1 if letter == "1" else -1 for letter in text], dtype=np.int8)

@@ -80,7 +80,7 @@ def topology_of(architecture: Architecture) -> dict[str, CellTopology]:
 
 
 def topology_json(architecture: Architecture) -> dict[str, Json]:
-    """:func:`topology_of` as JSON."""
+    """What :func:`topology_of` says, as JSON."""
     return {name: topology.to_json() for name, topology in topology_of(architecture).items()}
 
 

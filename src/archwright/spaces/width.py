@@ -9,7 +9,6 @@ of a user's own, ``width:MODULE:FUNCTION``: a function that makes the network, a
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,15 +21,18 @@ from numpy.typing import NDArray
 from torch import nn
 
 from archwright.errors import InputError
-from archwright.references import resolve
+from archwright.imports import check_shape
+from archwright.owncode import called, own_code
+from archwright.references import ObjectRef, SpaceRef, resolve
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.channel_groups import Channels
-from archwright.spaces.choice_space import OwnNetwork
+from archwright.spaces.choice_space import check_logits, own_network
 from archwright.spaces.known_networks import NETWORKS, build_known
 from archwright.spaces.operations import Cost
+from archwright.strict import parse_json
 
-PREFIX = "width:"
-"""Before the name of a network, where a space is named by text."""
+MOST_COUNTED = 1_000_000
+"""The highest number of a channel in a text, far above that of any layer: ranges are written out."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,12 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    """Inverse of :func:`_ranges`."""
+    """The numbers that :func:`_ranges` wrote."""
     found: list[int] = []
     for part in text.split(","):
         low, _, high = part.partition("-")
+        if int(high or low) > MOST_COUNTED:
+            raise ValueError(f"a channel above {MOST_COUNTED:,}")
         found += range(int(low), int(high or low) + 1)
     return found
 
@@ -96,12 +100,15 @@ class WidthSpace(Space[Width]):
     widths_in_architecture: ClassVar[bool] = True
 
     def __init__(self, network: str, scale: Scale | None = None) -> None:
-        self.network, self.name = network, PREFIX + network
-        if ":" not in network and network not in NETWORKS:
+        self.network, self.name = network, str(SpaceRef("width", network))
+        if ObjectRef.find(network) is None and network not in NETWORKS:
             raise InputError(
                 f"a network among {', '.join(NETWORKS)}, or your own as MODULE:FUNCTION or FILE.py:FUNCTION",
                 repr(network),
             )
+        own = ObjectRef.find(network)
+        if own is not None and not own.is_local:
+            check_shape(own, "network")
         usual = Scale(channels=NETWORKS[network].channels if self.is_known else 1, cells=1)
         self.scales = {"small": usual, "paper": usual}  # type: ignore[misc]
         self.scale = scale or usual
@@ -133,6 +140,11 @@ class WidthSpace(Space[Width]):
 
     # --- the network ---
 
+    @property
+    def makers(self) -> tuple[Any, ...]:
+        """Also a user's own function."""
+        return (type(self),) if self.is_known else (type(self), resolve(self.network, "network"))
+
     def whole(self) -> Network:
         """The network with all its channels, as it is made; of a user's own, with the weights it comes with."""
         if self.is_known:
@@ -141,26 +153,20 @@ class WidthSpace(Space[Width]):
         if not callable(make):
             raise InputError("a function that makes a network", f"{type(make).__name__} at {self.network}")
         known = {name: getattr(self.scale, name) for name in ("classes", "image_size", "image_channels")}
-        taken = inspect.signature(make).parameters
-        open_ended = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
         with torch.device("cpu"):
-            try:
-                network = make(**{name: value for name, value in known.items() if open_ended or name in taken})
-            except Exception as error:
-                raise InputError(
-                    f"a function {self.network} that makes a network of {', '.join(known)} or none of them",
-                    f"{type(error).__name__}: {error}",
-                ) from error
-        if not isinstance(network, nn.Module):
-            raise InputError("a torch module as network", f"{type(network).__name__} from {self.network}")
-        return network if isinstance(network, Network) else OwnNetwork(network)
+            network = called(make, known, f"your function {self.network}")
+        return own_network(network, f"your function {self.network}")
 
     @cached_property
     def structure(self) -> Channels:
         """Which channels go together."""
         self.check_scale(self.scale)
-        with torch.random.fork_rng(devices=[]):
-            structure = Channels(self.whole(), self.scale)
+        with torch.random.fork_rng(devices=[]), own_code(f"your network {self.network} to be traced"):
+            network = self.whole()
+            structure = Channels(network, self.scale)
+            if not self.is_known:
+                example = torch.zeros(1, self.scale.image_channels, self.scale.image_size, self.scale.image_size)
+                check_logits(network.eval()(example), self.scale.classes, f"your network {self.network}")
         if not structure.groups:
             raise InputError(
                 f"a network with channels to remove beside its first layer ({structure.first}) and its classifier",
@@ -182,7 +188,7 @@ class WidthSpace(Space[Width]):
         return thin
 
     def cost(self, architecture: Width, scale: Scale) -> Cost:
-        """By formula."""
+        """Counted by formula, from the structure of the whole network."""
         space = self if scale == self.scale else self.at_scale(scale)
         return space.structure.cost(architecture.channels)
 
@@ -195,7 +201,7 @@ class WidthSpace(Space[Width]):
 
     @property
     def full(self) -> Width:
-        """All channels."""
+        """The whole network: all channels stay."""
         return Width.of({name: range(size) for name, size in self.sizes.items()})
 
     @property
@@ -222,7 +228,7 @@ class WidthSpace(Space[Width]):
     def parse(self, text: str) -> Width:
         """The architecture written as JSON, one text of ranges a group."""
         try:
-            values = json.loads(text)
+            values = parse_json(text, unique=True)
             kept = {name: _numbers(ranges) for name, ranges in values.items()}
         except (ValueError, AttributeError) as error:
             raise InputError('kept channels as JSON, as {"conv1": "0-3,7"}', f"{text[:80]!r} ({error})") from error
@@ -235,7 +241,7 @@ class WidthSpace(Space[Width]):
         return Width.of(kept)
 
     def encode(self, architecture: Width) -> Encoding:
-        """One-hot rows."""
+        """One row a channel of each group: (1, 0) where it is gone, (0, 1) where it stays."""
         found: Encoding = {}
         for name, kept in architecture.channels.items():
             found[name] = np.zeros((self.sizes[name], 2), dtype=np.int8)
@@ -267,7 +273,7 @@ class WidthSpace(Space[Width]):
         return Width.of({name: parents[int(rng.integers(2))][name] for name in self.sizes})
 
     def canonical(self, architecture: Width) -> Width:
-        """Itself."""
+        """The architecture as it is: channels differ by their weights, so no two ways to thin are the same."""
         return architecture
 
     def is_connected(self, architecture: Width) -> bool:

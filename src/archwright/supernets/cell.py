@@ -155,19 +155,24 @@ class MixedCell(nn.Module):
                 add(sums, self.edges[row][1], output)
 
     def export(self, row: int, operation: str) -> dict[str, Tensor]:
-        """State of one operation on one edge under the names of its stand-alone module."""
+        """State of one operation on one edge under the names of its stand-alone module.
+
+        Args:
+            row: number of the edge.
+            operation: its name, not ``none``.
+        """
         source = self.edges[row][0]
         module: Parallel = self.parallel[f"{source}:{operation}"]  # type: ignore[assignment]
         return module.export(self.leaving[source].index(row))
 
 
 def add(sums: dict[int, Tensor], node: int, value: Tensor) -> None:
-    """Accumulate ``value`` at ``node``."""
+    """Accumulate ``value`` at ``node`` of ``sums``, in place."""
     sums[node] = sums[node] + value if node in sums else value
 
 
 def shuffle_channels(x: Tensor, groups: int) -> Tensor:
-    """Interleave ``groups`` blocks of channels, (B, C, H, W), so that the next partial operation sees other ones."""
+    """Interleave ``groups`` blocks of the channels of ``x`` (B, C, H, W): the next partial operation sees others."""
     b, c, h, w = x.shape
     return x.view(b, groups, c // groups, h, w).transpose(1, 2).reshape(b, c, h, w)
 
@@ -225,7 +230,13 @@ class CellSupernet(nn.Module):
         set_statistics(self.network, statistics)
 
     def forward(self, x: Tensor, weights: Weights, active: Active | None = None) -> Tensor:
-        """Images (B, image_channels, H, W) and a weight tensor a decision to logits (B, classes)."""
+        """Images to logits (B, classes).
+
+        Args:
+            x: images (B, image_channels, H, W).
+            weights: (edges, operations) for each decision.
+            active: which operations run, 0/1 of the same shapes; by default see the module's text.
+        """
         running = self.active_operations(weights) if active is None else active
         masks = {name: running[name] & (True if name in self.links else self.kept) for name in weights}
         return self.network(x, weights, masks)  # type: ignore[no-any-return]
@@ -238,7 +249,7 @@ class CellSupernet(nn.Module):
         }
 
     def one_hot(self, architecture: Architecture, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """The weights that select ``architecture``."""
+        """The weights by decision that select ``architecture``, on ``device``."""
         encoding = self.space.encode(architecture)
         return {name: torch.from_numpy(array).float().to(device) for name, array in encoding.items()}
 

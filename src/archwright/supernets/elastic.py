@@ -51,6 +51,11 @@ def deal(n_images: int, rng: np.random.Generator, scale: MbConvScale) -> StagedC
     of a block position, and each (expansion, kernel) pair, among the images that are deep enough to have it; each
     image's sub-network by itself is uniformly distributed. So the groups that run together have the same few sizes in
     every step, and the CPU library finds its compiled kernels again.
+
+    Args:
+        n_images: n, images of a batch.
+        rng: shuffles.
+        scale: depths and configurations there are.
     """
     stages, most = len(scale.stage_widths), scale.depths[-1]
     depths = np.stack([_dealt(scale.depths, n_images, rng) for _ in range(stages)], axis=1)
@@ -174,7 +179,12 @@ class ElasticBlock(nn.Module):
 
     @torch.no_grad()
     def cut_into(self, block: InvertedResidual, configuration: int) -> None:
-        """Copy the weights and statistics of one configuration into a stand-alone block."""
+        """Copy the weights and statistics of one configuration into a stand-alone block.
+
+        Args:
+            block: of that configuration; changed in place.
+            configuration: its number.
+        """
         number, kernel, setting = (int(i) for i in np.unravel_index(configuration, self._shape))
         width = self.expansions[number] * self.in_channels
         block.expand.weight.copy_(first(self.expand.weight, width))
@@ -228,7 +238,7 @@ class ElasticSupernet(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor, choices: StagedChoice) -> Tensor:
-        """Images (B, image_channels, H, W) to logits (B, classes)."""
+        """Images ``x`` (B, image_channels, H, W) to logits (B, classes), by the sub-networks ``choices``."""
         self._check(x, choices)
         x = self.start(x.contiguous(memory_format=torch.channels_last))
         if choices.depths.ndim == 1:
@@ -239,14 +249,26 @@ class ElasticSupernet(nn.Module):
         return take_rows(self.end(x), np.argsort(images))
 
     def onward(self, x: Tensor, choices: StagedChoice, first: int = 0) -> Tensor:
-        """Logits of ``x``, which comes into stage ``first``, by one sub-network for the whole batch."""
+        """Logits (B, classes) from a stage on.
+
+        Args:
+            x: what comes into stage ``first``, (B, C, H, W).
+            choices: one sub-network for the whole batch.
+            first: number of the stage, from 0.
+        """
         for stage in range(first, len(self.stages)):
             x = self.passed(x, choices, stage)
         logits: Tensor = self.end(x)
         return logits
 
     def passed(self, x: Tensor, choices: StagedChoice, stage: int) -> Tensor:
-        """What comes out of one stage of that sub-network."""
+        """What comes out of one stage.
+
+        Args:
+            x: what comes into it, (B, C, H, W).
+            choices: one sub-network for the whole batch.
+            stage: its number, from 0.
+        """
         blocks = self.stages[stage]
         for block in range(int(choices.depths[stage])):
             x, _ = blocks[block](x, choices.configurations[stage, block])  # type: ignore[index]
@@ -294,7 +316,13 @@ class ElasticSupernet(nn.Module):
         return network.train(self.training)
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """As in ``nn.Module``; weights of another space are an :class:`InputError`."""
+        """As in ``nn.Module``; weights of another space are an :class:`InputError`.
+
+        Args:
+            state_dict: weights and statistics by name.
+            strict: whether the names must be this supernet's.
+            assign: whether the tensors themselves are taken instead of their values.
+        """
         try:
             return super().load_state_dict(state_dict, strict, assign)
         except RuntimeError as error:
@@ -321,17 +349,17 @@ class ElasticSupernet(nn.Module):
 
 
 def first(weight: Tensor, width: int, dim: int = 0) -> Tensor:
-    """The first ``width`` entries of a dimension; the tensor itself if these are all."""
+    """The first ``width`` entries of dimension ``dim`` of ``weight``; the tensor itself if these are all."""
     return weight if weight.shape[dim] == width else weight.narrow(dim, 0, width)
 
 
 def pointwise(x: Tensor, weight: Tensor) -> Tensor:
-    """1x1 convolution of x (B, C, H, W) with weight (D, C, 1, 1) as one matrix product: fast for small groups."""
+    """1x1 convolution of ``x`` (B, C, H, W) with ``weight`` (D, C, 1, 1) as a matrix product: fast for small groups."""
     return F.linear(x.permute(0, 2, 3, 1), weight[:, :, 0, 0]).permute(0, 3, 1, 2)
 
 
 def take_rows(x: Tensor, rows: Ints) -> Tensor:
-    """Rows of x (B, ...) in a new order, keeping channels_last; x itself if the order is the old one."""
+    """Rows of ``x`` (B, ...) by their numbers ``rows`` (n,), keeping channels_last; ``x`` itself if nothing moves."""
     if len(rows) == len(x) and (rows == np.arange(len(rows))).all():
         return x
     index = torch.from_numpy(rows).to(x.device)
@@ -341,16 +369,21 @@ def take_rows(x: Tensor, rows: Ints) -> Tensor:
 
 
 def split_rows(x: Tensor, sizes: list[int]) -> list[Tensor]:
-    """Consecutive rows of x, (size, ...) each; nothing is cut where all rows are in one part."""
+    """Consecutive rows of ``x``, as many each as ``sizes`` says; nothing is cut where all rows are in one part."""
     if max(sizes) == len(x):
         return [x if size else x[:0] for size in sizes]
     return list(torch.split(x, sizes))
 
 
 def normalised(norm: nn.Module, x: Tensor, share: float) -> Tensor:
-    """Batch norm with the first channels of ``norm``; ``share`` is x's part of the images it has now.
+    """Batch norm with the first channels of a wider one.
 
-    The running statistics move by that share of the momentum, so that several groups move them as a whole batch would.
+    The running statistics move by ``share`` of the momentum, so that several groups move them as a whole batch would.
+
+    Args:
+        norm: a ``BatchNorm2d`` of at least as many channels as ``x``.
+        x: (B, C, H, W).
+        share: the part that these images are of all that ``norm`` sees in this pass, 0 to 1.
     """
     assert isinstance(norm, nn.BatchNorm2d)
     assert norm.running_mean is not None

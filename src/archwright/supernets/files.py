@@ -10,11 +10,10 @@ import json
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from safetensors.torch import save as safetensors_bytes
 from torch import nn
 
 from archwright.errors import InputError
-from archwright.runs.files import load_weights, read_metadata, write_atomic
+from archwright.runs.files import load_weights, read_metadata, save_weights
 from archwright.strict import parse_json
 
 FILE_NAME = "supernet.safetensors"
@@ -35,14 +34,26 @@ S = TypeVar("S", bound=nn.Module)
 
 
 def save_supernet(supernet: Supernet, fingerprint: str, path: Path) -> None:
-    """Write weights and statistics, the identity, and the fingerprint of the images and splits it was trained on."""
+    """Write weights and statistics, and what they are.
+
+    Args:
+        supernet: whose identity is kept, too.
+        fingerprint: of the images and splits it was trained on.
+        path: of the file.
+    """
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in supernet.state_dict().items()}
     facts = {**supernet.identity(), "data": fingerprint}
-    write_atomic(path, safetensors_bytes(state, metadata={"supernet": json.dumps(facts)}))
+    save_weights(path, state, {"supernet": json.dumps(facts)})
 
 
 def load_supernet(path: Path, supernet: S, fingerprint: str) -> S:
-    """``supernet`` with the weights in ``path``; those of another supernet, or of other images, are refused."""
+    """``supernet`` with the weights in a file; those of another supernet, or of other images, are refused.
+
+    Args:
+        path: of the file.
+        supernet: changed in place.
+        fingerprint: of the images and splits that it is to be trained on.
+    """
     if not path.is_file():
         raise InputError(
             "a run with a trained supernet", f"no file {path}", "Finish that run, or leave out --supernet."

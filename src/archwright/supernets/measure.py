@@ -77,29 +77,36 @@ class Outcome:
         return 100 * float(self.correct.mean())
 
 
-def measure(supernet: nn.Module, choices: Sequence[Any], batches: Batches, norms: Norms) -> list[Outcome]:
-    """The outcome of every sub-network in ``choices`` over one pass of ``batches``.
+def measure_subnetwork(supernet: nn.Module, choice: Any, batches: Batches, norms: Norms) -> Outcome:
+    """The outcome of one sub-network over one pass of ``batches``.
+
+    Args:
+        supernet: trained; left as it is.
+        choice: of the sub-network, as the supernet takes it beside the images.
+        batches: images and labels.
+        norms: what batch norms go by.
 
     Example:
-        >>> masks = [supernet.one_hot(space.sample(rng)) for _ in range(100)]  # doctest: +SKIP
-        >>> [one.accuracy for one in measure(supernet, masks, validation, BATCH)]  # doctest: +SKIP
+        >>> masks = supernet.one_hot(space.sample(rng))  # doctest: +SKIP
+        >>> measure_subnetwork(supernet, masks, validation, BATCH).accuracy  # doctest: +SKIP
     """
-    return list(measure_each(supernet, choices, batches, norms))
-
-
-def measure_each(supernet: nn.Module, choices: Iterable[Any], batches: Batches, norms: Norms) -> Iterator[Outcome]:
-    """As :func:`measure`, one after another, so that a caller can record each before the next begins."""
-    for choice in choices:
-        with torch.no_grad(), _normalising(supernet, choice, norms):
-            parts = [_outcomes(supernet, choice, images, labels) for images, labels in batches]
-        if not parts:
-            raise InputError("at least one image to measure on", "none")
-        losses, correct = zip(*parts, strict=True)
-        yield Outcome(np.concatenate(losses), np.concatenate(correct))
+    with torch.no_grad(), _normalising(supernet, choice, norms):
+        parts = [_outcomes(supernet, choice, images, labels) for images, labels in batches]
+    if not parts:
+        raise InputError("at least one image to measure on", "none")
+    losses, correct = zip(*parts, strict=True)
+    return Outcome(np.concatenate(losses), np.concatenate(correct))
 
 
 def predict(supernet: nn.Module, choice: Any, batches: Batches, norms: Norms) -> NDArray[np.float64]:
-    """Class probabilities of one sub-network on all images of ``batches``, (N, classes)."""
+    """Class probabilities of one sub-network on all images, (N, classes).
+
+    Args:
+        supernet: trained; left as it is.
+        choice: of the sub-network, as the supernet takes it beside the images.
+        batches: images and labels, which do not matter here.
+        norms: what batch norms go by.
+    """
     with torch.no_grad(), _normalising(supernet, choice, norms):
         parts = [
             torch.softmax(supernet(images.contiguous(memory_format=torch.channels_last), choice).double(), dim=1)

@@ -47,7 +47,13 @@ class NodeCell(nn.Module):
         )
 
     def forward(self, x: Tensor, weights: Mapping[str, Tensor], active: Masks) -> Tensor:
-        """Run the vertices that reach the output; of each, the active parents and operations."""
+        """Run the vertices that reach the output; of each, the active parents and operations.
+
+        Args:
+            x: (B, in_channels, H, W).
+            weights: by decision: ``operation`` (vertices, operations), and a row of possible parents for each link.
+            active: which of them run, 0/1 of the same shapes.
+        """
         output = self.vertices + 1
         parents = {vertex: self._active_parents(vertex, active) for vertex in range(1, output + 1)}
         needed = {output}
@@ -108,7 +114,7 @@ class WideCell(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Vertex by vertex."""
+        """Its input to its output, vertex by vertex."""
         states = [x]
         for vertex, parents in enumerate(self.cell.parents, 1):
             values = [states[parent] if parent else self.projections[str(vertex)](x) for parent in parents]
@@ -119,7 +125,7 @@ class WideCell(nn.Module):
 
 
 def inherit_node_network(supernet: Network, architecture: Architecture, scale: Scale) -> Network:
-    """The wide form of ``architecture`` with the weights and statistics of ``supernet``, copied."""
+    """The wide form of ``architecture`` at ``scale`` with the weights and statistics of ``supernet``, copied."""
     assert isinstance(architecture, Cell101)
     chosen = architecture.parents[-1]
     whole = architecture.pruned()

@@ -18,7 +18,13 @@ from archwright.spaces.operations import Convolution, Operation, make_pool
 
 
 def rows_of(stacked: Tensor, run: slice, channels: int) -> Tensor:
-    """The part of a stacked tensor that belongs to the edges of ``run``; all of it uncut, to save a copy backwards."""
+    """The part of a stacked tensor that belongs to some edges; all of it uncut, to save a copy backwards.
+
+    Args:
+        stacked: (edges * channels, ...).
+        run: numbers of the edges.
+        channels: of one edge.
+    """
     if run.start == 0 and run.stop * channels == len(stacked):
         return stacked
     return stacked[run.start * channels : run.stop * channels]
@@ -35,7 +41,13 @@ class ParallelConvolution(nn.Module):
         nn.init.kaiming_uniform_(self.weight, a=5**0.5)
 
     def forward(self, x: Tensor, run: slice, shared_input: bool) -> Tensor:
-        """Input (B, C, H, W) if all edges share it, else (B, n*C, H, W); to (B, n*C, H', W')."""
+        """The n edges of ``run`` side by side, (B, n*C, H', W').
+
+        Args:
+            x: (B, C, H, W) if all edges share it, else (B, n*C, H, W).
+            run: numbers of the edges.
+            shared_input: which of the two it is.
+        """
         count = run.stop - run.start
         weight = rows_of(self.weight, run, self.channels)
         if self.depthwise:
@@ -67,7 +79,7 @@ class ParallelNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(size) if track else None)
 
     def forward(self, x: Tensor, run: slice, scale: Tensor | None) -> Tensor:
-        """(B, n*C, H, W) normalised over (B, H, W), times ``scale`` per edge."""
+        """``x`` (B, n*C, H, W) of the n edges ``run``, normalised over (B, H, W), times ``scale`` (n,) by edge."""
         weight = None if self.weight is None else rows_of(self.weight, run, self.channels)
         bias = None if self.bias is None else rows_of(self.bias, run, self.channels)
         if scale is not None:
@@ -98,9 +110,13 @@ class ParallelLayers(nn.Module):
         self.channels = channels
 
     def forward(self, x: Tensor, edges: Sequence[int], scale: Tensor | None, joined: bool = False) -> list[Tensor]:
-        """For each of ``edges`` (ascending) its output (B, C, H', W'), times its entry of ``scale`` (n,).
+        """The output (B, C, H', W') of each edge.
 
-        With ``joined`` consecutive edges come side by side in one tensor (B, n*C, H', W').
+        Args:
+            x: (B, C, H, W).
+            edges: numbers of those that run, ascending.
+            scale: what their outputs are multiplied by, (n,); None for nothing.
+            joined: whether consecutive edges come side by side in one tensor (B, n*C, H', W').
         """
         outputs: list[Tensor] = []
         done = 0
@@ -142,7 +158,7 @@ class ParallelModules(nn.Module):
         self.edges = nn.ModuleList(modules)
 
     def forward(self, x: Tensor, edges: Sequence[int], scale: Tensor | None) -> list[Tensor]:
-        """As :meth:`ParallelLayers.forward`."""
+        """The outputs of ``x`` (B, C, H, W) on ``edges``, (B, C, H', W') each, times ``scale`` (n,) unless None."""
         outputs = [self.edges[edge](x) for edge in edges]
         return outputs if scale is None else [o * s for o, s in zip(outputs, scale, strict=True)]
 
@@ -159,7 +175,7 @@ class Shared(nn.Module):
         self.module = module
 
     def forward(self, x: Tensor, edges: Sequence[int], scale: Tensor | None) -> list[Tensor]:
-        """As :meth:`ParallelLayers.forward`."""
+        """The one output of ``x`` (B, C, H, W) for each of ``edges``, times ``scale`` (n,) unless None."""
         value = self.module(x)
         return [value] * len(edges) if scale is None else [value * s for s in scale]
 
@@ -209,7 +225,17 @@ def mixtures(values: Sequence[Tensor], scales: Sequence[Tensor]) -> Sequence[Ten
 def make_parallel(
     operation: Operation, edges: int, channels: int, stride: int, affine: bool, statistics: str, pool_norm: bool
 ) -> Parallel:
-    """The parallel form of ``operation`` (not ``none``) on ``edges`` edges of one source."""
+    """The parallel form of an operation on all edges of one source.
+
+    Args:
+        operation: not ``none``.
+        edges: how many there are.
+        channels: of each.
+        stride: 1 or 2.
+        affine: whether batch norms have trainable parameters.
+        statistics: ``running`` keeps running statistics, ``batch`` always uses the batch's own.
+        pool_norm: whether a batch norm follows pooling.
+    """
     if operation.kind == "layers":
         return ParallelLayers(operation, edges, channels, stride, affine, statistics)
     if operation.kind == "skip":

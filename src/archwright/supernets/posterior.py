@@ -30,7 +30,7 @@ Active = dict[str, NDArray[np.bool_]]
 
 
 def allowed_columns(space: CellSpace[Any], decision: str) -> NDArray[np.intp]:
-    """The columns of ``decision`` that may be chosen."""
+    """The columns of a decision of ``space`` that may be chosen; ``decision`` is its name."""
     return np.arange(space.decisions[decision][1]) if decision in space.links else space.candidates
 
 
@@ -92,7 +92,16 @@ def fit_step(
     temperature: float,
     kl_weight: float,
 ) -> dict[str, Tensor]:
-    """One step of alpha down the mean cross entropy of a sample plus ``kl_weight`` KL(p_alpha || uniform)."""
+    """One step of alpha down the mean cross entropy of a sample plus ``kl_weight`` KL(p_alpha || uniform).
+
+    Args:
+        posterior: whose alpha moves.
+        adam: its optimiser.
+        network: the supernet: images, weights and active operations to logits.
+        batch: images (B, C, H, W) and labels (B,).
+        temperature: of the Gumbel-softmax sample.
+        kl_weight: of the divergence.
+    """
     images, labels = batch
     weights, active = posterior.draw(temperature)
     logits = network(images.contiguous(memory_format=torch.channels_last), weights, active)
@@ -136,7 +145,14 @@ class Sampler:
         return self._derived(noisy)
 
     def particles(self, count: int, rng: np.random.Generator, *, delta: float, steps: int = 1000) -> list[Architecture]:
-        """``count`` architectures by SVGD-RD (algorithm 5.3) from standard Gaussian particles."""
+        """Architectures by SVGD-RD (algorithm 5.3) from standard Gaussian particles.
+
+        Args:
+            count: how many.
+            rng: draws where the particles start.
+            delta: weight of the diversity; 0 is plain SVGD.
+            steps: of the particles.
+        """
         sizes = [density.size for density in self.densities.values()]
         bounds = np.cumsum(sizes)[:-1]
 

@@ -54,7 +54,7 @@ class Scores:
         return place
 
     def kernels(self, network: nn.Module, scores: Tensor) -> dict[str, Tensor]:
-        """The kernels of all readers, multiplied by ``scores`` (total,), by the names of the network's parameters."""
+        """The kernels of all readers of ``network``, times ``scores`` (total,), by the names of its parameters."""
         with_one = torch.cat([scores, scores.new_ones(1)])
         found = {}
         for name, place in self._places.items():
@@ -64,13 +64,19 @@ class Scores:
         return found
 
     def logits(self, network: nn.Module, scores: Tensor, images: Tensor) -> Tensor:
-        """What the network with these scores says of images (B, C, H, W): (B, classes)."""
+        """What a network with scores says of images: (B, classes).
+
+        Args:
+            network: left as it is.
+            scores: (total,).
+            images: (B, C, H, W).
+        """
         found: Tensor = functional_call(network, self.kernels(network, scores), (images,))
         return found
 
     @torch.no_grad()
     def fold(self, network: nn.Module, scores: Tensor) -> None:
-        """Multiply the scores into the network's kernels, in place: the same function without scores."""
+        """Multiply ``scores`` (total,) into the kernels of ``network``, in place: the same function without scores."""
         for name, kernel in self.kernels(network, scores).items():
             network.get_parameter(name).copy_(kernel)
 
@@ -85,7 +91,7 @@ class Scores:
         return Width.of({one.name: scored.get(one.name, np.arange(one.channels)) for one in self.all_groups})
 
     def mask(self, kept: Width) -> NDArray[Any]:
-        """Inverse of :meth:`kept`."""
+        """The 0/1 vector (total,) of which :meth:`kept` makes this architecture."""
         found = np.zeros(self.total, dtype=np.int8)
         for name, channels in kept.channels.items():
             if name not in self.offsets:
@@ -119,6 +125,11 @@ def broken_group(space: WidthSpace, network: nn.Module, only: Collection[str] | 
     """The name of a group whose channels cannot be removed without changing the output; None where all can.
 
     Half of all channels of the groups ``only`` go at once; only where that changes the output each is tried alone.
+
+    Args:
+        space: of the network.
+        network: with any weights, on the CPU; it is left as it is.
+        only: names of the groups that are tried; all by default.
     """
     everything = {group.name: list(range(group.channels)) for group in space.structure.groups}
     half = {name: channels[::2] for name, channels in everything.items() if only is None or name in only}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal
 
+from archwright.references import DataRef
 from archwright.spaces.base import Architecture, Scale
 from archwright.tables.registry import benchmarks
 
@@ -28,7 +29,14 @@ class Benchmark(ABC):
 
     @abstractmethod
     def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
-        """Percent of ``split`` classified correctly after ``epochs`` epochs of training, mean over seeds."""
+        """Percent of a split classified correctly, mean over seeds.
+
+        Args:
+            architecture: of the benchmark's space.
+            dataset: name of a data set of the benchmark.
+            epochs: of training.
+            split: validation or test.
+        """
 
     @abstractmethod
     def scale(self, dataset: str) -> Scale:
@@ -40,15 +48,15 @@ class Benchmark(ABC):
         return ()
 
     def latency_ms(self, architecture: Architecture, device: str) -> float:
-        """Measured latency on ``device``."""
+        """Measured latency of ``architecture`` on ``device``, in milliseconds."""
         from archwright.errors import unknown_name
 
         raise unknown_name("device", device, self.devices)
 
 
 def load_benchmark(spec: str) -> Benchmark:
-    """The benchmark named ``NAME`` or ``NAME:PATH``."""
-    name, _, path = spec.partition(":")
-    loader: Any = benchmarks.get(name)
-    table: Benchmark = loader(path)
+    """The benchmark named ``NAME`` or ``NAME:PATH``; ours are read once a process."""
+    named = DataRef.parse(spec)
+    loader: Any = benchmarks.get(named.kind)
+    table: Benchmark = loader(named.argument)
     return table

@@ -1,11 +1,19 @@
-"""Where data outside the project may lie: the folder named by ``ARCHWRIGHT_DATA``, or ``../shared/data``."""
+"""Where data outside the project may lie: the folder named by ``ARCHWRIGHT_DATA``, or ``../shared/data``.
+
+What is read from there is read once a process.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 from archwright.errors import InputError
+
+T = TypeVar("T")
 
 
 def shared_data(name: str) -> Path | None:
@@ -17,7 +25,7 @@ def shared_data(name: str) -> Path | None:
 
 
 def require_data(name: str, what: str) -> Path:
-    """As :func:`shared_data`; an absent file is an error that says where to put it."""
+    """As :func:`shared_data` of ``name``; an absent file is an error that says ``what`` it is and where to put it."""
     path = shared_data(name)
     if path is None:
         raise InputError(
@@ -26,3 +34,17 @@ def require_data(name: str, what: str) -> Path:
             f"Put {name} into a folder and set ARCHWRIGHT_DATA to it.",
         )
     return path
+
+
+def read_once(read: Callable[[Path], T]) -> Callable[[Path], T]:
+    """``read``, remembering its last answer: a file in the same state (time and size) is not read again."""
+
+    @lru_cache(maxsize=1)
+    def read_state(path: Path, _changed: int, _size: int) -> T:
+        return read(path)
+
+    def read_file(path: Path) -> T:
+        state = path.stat()
+        return read_state(path.absolute(), state.st_mtime_ns, state.st_size)
+
+    return read_file

@@ -10,7 +10,7 @@ methods with each other on it, not with numbers of searches that looked at valid
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import combinations
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +24,7 @@ from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.nasbench1shot1 import SPACES, NasBench1Shot1
 from archwright.spaces.nasbench101 import Cell101, cell_hash, graph_hashes
 from archwright.tables.base import Benchmark, Split
-from archwright.tables.locate import require_data
+from archwright.tables.locate import read_once, require_data
 
 _OPERATION_OF_CODE = np.array([1, 0, 2], dtype=np.uint8)
 """Our operation index of the archive's 0 (conv3x3), 1 (conv1x1), 2 (maxpool3x3)."""
@@ -106,7 +106,7 @@ class NasBench101Table(Benchmark):
         return row
 
     def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
-        """One look-up."""
+        """Percent correct after 108 epochs, one look-up; another number of epochs or split is refused."""
         _check_query(dataset, epochs, split)
         return 100 * float(self._archive["test_acc_108"][self.row(architecture)])
 
@@ -116,7 +116,14 @@ class NasBench101Table(Benchmark):
         return SPACES[self.spaces[0]].scales["paper"]
 
     def accuracies(self, space: NasBench1Shot1, dataset: str, epochs: int, split: Split) -> NDArray[np.float64]:
-        """Accuracy of every architecture of ``space``, (size,), in the order of ``space.at``."""
+        """Accuracy of every architecture of a space in percent, (size,), in the order of ``space.at``.
+
+        Args:
+            space: one of the NAS-Bench-1Shot1 spaces.
+            dataset: cifar10.
+            epochs: of training; 108.
+            split: test.
+        """
         _check_query(dataset, epochs, split)
         return 100 * self._archive["test_acc_108"][self.rows(space.hashes)].astype(np.float64)
 
@@ -132,12 +139,7 @@ def load_compact(path: str = "") -> NasBench101Table:
     """The compact archive at ``path``, or nb101.npz in the data folder."""
     if path and not Path(path).is_file():
         raise InputError("the compact NAS-Bench-101 archive", f"no file at {path}")
-    file = Path(path) if path else require_data("nb101.npz", "the NAS-Bench-101 table")
-    state = file.stat()
-    return _read(file.absolute(), state.st_mtime_ns, state.st_size)
+    return _read(Path(path) if path else require_data("nb101.npz", "the NAS-Bench-101 table"))
 
 
-@lru_cache(maxsize=1)
-def _read(path: Path, changed: int, size: int) -> NasBench101Table:
-    """The table of a file in one state, read and hashed once a process: many small searches look something up."""
-    return NasBench101Table(path)
+_read = read_once(NasBench101Table)  # many small searches look something up, and hashing takes long

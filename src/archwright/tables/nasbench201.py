@@ -18,7 +18,7 @@ from archwright.errors import InputError, missing_extra, unknown_name
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.nasbench201 import NAMES, NASBENCH201, Cell201
 from archwright.tables.base import Benchmark, Split
-from archwright.tables.locate import require_data
+from archwright.tables.locate import read_once, require_data
 
 _PREFIX = {"cifar10": "c10", "cifar100": "c100", "imagenet16-120": "in16"}
 _COLUMNS: tuple[tuple[Split, int], ...] = (("validation", 12), ("test", 12), ("test", 200))
@@ -80,13 +80,19 @@ class CompactTable(NasBench201Table):
         return self._columns[name]
 
     def accuracies(self, dataset: str, epochs: int, split: Split) -> NDArray[np.float64]:
-        """Accuracy of all 15,625 cells, (15625,), in lexicographic order."""
+        """Accuracy of all 15,625 cells in percent, (15625,), in lexicographic order.
+
+        Args:
+            dataset: cifar10, cifar100 or imagenet16-120.
+            epochs: of training; 12 or 200.
+            split: validation or test.
+        """
         _check_query(dataset, epochs, split)
         short = "val" if split == "validation" else "test"
         return self.column(f"{_PREFIX[dataset]}_{short}_{epochs}").astype(np.float64)
 
     def accuracy(self, architecture: Architecture, dataset: str, epochs: int, split: Split) -> float:
-        """One look-up."""
+        """Percent correct, one look-up by the cell's index."""
         assert isinstance(architecture, Cell201)
         _check_query(dataset, epochs, split)
         short = "val" if split == "validation" else "test"
@@ -104,7 +110,7 @@ class CompactTable(NasBench201Table):
         return self.column("latency_ms")[:, self.devices.index(device)]
 
     def latency_ms(self, architecture: Architecture, device: str) -> float:
-        """One look-up."""
+        """Milliseconds, one look-up by the cell's index."""
         assert isinstance(architecture, Cell201)
         return float(self.latencies_ms(device)[architecture.index])
 
@@ -133,15 +139,23 @@ def load_compact(path: str = "") -> CompactTable:
     """The compact archive at ``path``, or nb201.npz in the data folder."""
     if path and not Path(path).is_file():
         raise InputError("the compact NAS-Bench-201 archive", f"no file at {path}")
-    return CompactTable(Path(path) if path else require_data("nb201.npz", "the NAS-Bench-201 table"))
+    return _read(Path(path) if path else require_data("nb201.npz", "the NAS-Bench-201 table"))
 
 
 def load_nats(path: str) -> NatsTable:
     """NATS-Bench's folder (``NATS-tss-v1_0-3ffb9-simple``) or file at ``path``; needs the extra ``nats``."""
     if not path or not Path(path).exists():
         raise InputError("nats:PATH with the folder or file of NATS-Bench's topology space", f"{path!r}")
+    return _read_nats(Path(path))
+
+
+_read = read_once(CompactTable)
+
+
+@read_once
+def _read_nats(path: Path) -> NatsTable:
     try:
         from nats_bench import create
     except ImportError as error:
         raise missing_extra("nats-bench", "nats", "reading NATS-Bench's own files") from error
-    return NatsTable(create(path, "tss", fast_mode=Path(path).is_dir(), verbose=False))
+    return NatsTable(create(str(path), "tss", fast_mode=path.is_dir(), verbose=False))

@@ -52,7 +52,7 @@ class Variable:
         return self.schedule(position)
 
     def descend(self, gradients: Sequence[Tensor], position: Position) -> None:
-        """One step of the optimiser along ``gradients``, one for each parameter."""
+        """One step of the optimiser along ``gradients``, one for each parameter, at the rate of ``position``."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(position)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
@@ -105,7 +105,7 @@ class Problem:
     _last: dict[Half, tuple[int, Batch]] = field(default_factory=dict)
 
     def batch(self, half: Half, position: Position) -> Batch:
-        """The position's batch of a half; made once for all passes of a step."""
+        """The batch of a ``half`` at ``position``; made once for all passes of a step."""
         index, batch = self._last.get(half, (-1, None))
         if batch is None or index != position.index:
             source = self.train if half == "train" else self.validation
@@ -116,7 +116,15 @@ class Problem:
     def gradients(
         self, network: nn.Module, weights: Sequence[Tensor], half: Half, position: Position, wrt: str
     ) -> Gradients:
-        """One pass on the position's batch of a half; ``wrt`` is ``weights``, ``architecture`` or ``both``."""
+        """One pass on the position's batch of a half.
+
+        Args:
+            network: the copy that is run.
+            weights: those of its weights that are asked for.
+            half: train or validation.
+            position: of the step.
+            wrt: ``weights``, ``architecture`` or ``both``; what is not asked for is empty.
+        """
         self.passes += 1
         alphas = self.alpha.get(detached=wrt == "weights")
         loss = self.objective(network, alphas, self.batch(half, position), position)
@@ -129,7 +137,15 @@ class Problem:
     def mixed_product(
         self, network: nn.Module, weights: Sequence[Tensor], half: Half, position: Position, vector: Sequence[Tensor]
     ) -> list[Tensor]:
-        """d/da <grad_w L(w, a), vector>, one tensor a decision: a pass that is differentiated twice, counted as two."""
+        """d/da <grad_w L(w, a), vector>, one tensor a decision: a pass that is differentiated twice, counted as two.
+
+        Args:
+            network: the copy that is run.
+            weights: w, in the order of ``vector``.
+            half: train or validation.
+            position: of the step.
+            vector: one tensor a weight, of its shape.
+        """
         self.passes += 2
         loss = self.objective(network, self.alpha.get(detached=False), self.batch(half, position), position)
         gradients = torch.autograd.grad(
@@ -141,7 +157,7 @@ class Problem:
 
 
 def losses(train: Tensor, validation: Tensor) -> dict[str, Tensor]:
-    """A step's metrics; the loop watches ``loss``."""
+    """A step's metrics from its ``train`` and ``validation`` losses; the loop watches ``loss``, their sum."""
     return {"loss": train + validation, "train_loss": train, "validation_loss": validation}
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from archwright.runs.files import save_figure
 from archwright.spaces.cell_space import CellSpace
 from archwright.training import Position
 from archwright.training.bilevel import Problem, WeightCopy, norm, sums
@@ -63,10 +64,14 @@ def equilibrium(
 
 
 def cell_state(space: CellSpace[Any], weights: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
-    """For each decision, from its softmax weights (rows, choices): mean entropy of a row in nats, and the skip share.
+    """For each decision: mean entropy of a row in nats, and the skip share.
 
     The skip share is the part of the rows whose strongest operation other than ``none`` is a skip connection;
     ``skip_weight`` is the mean weight of the skip connection.
+
+    Args:
+        space: whose operations the choices are.
+        weights: softmax weights (rows, choices) by decision.
     """
     skip = space.operations.index("skip_connect") if "skip_connect" in space.operations else None
     found = {}
@@ -81,7 +86,13 @@ def cell_state(space: CellSpace[Any], weights: Mapping[str, Tensor]) -> dict[str
 
 
 def collapse_warning(before: Mapping[str, Any] | None, now: Mapping[str, Any], epoch: int) -> str:
-    """A sentence where a cell's skip share has just risen above :data:`COLLAPSE_SHARE`; else empty."""
+    """A sentence where a cell's skip share has just risen above :data:`COLLAPSE_SHARE`; else empty.
+
+    Args:
+        before: :func:`cell_state` of the epoch before; None in the first.
+        now: that of this epoch.
+        epoch: its number, from 0.
+    """
     words = []
     for name, state in now.items():
         share = state.get("skip_share", 0.0)
@@ -94,7 +105,12 @@ def collapse_warning(before: Mapping[str, Any] | None, now: Mapping[str, Any], e
 
 
 def plot_diagnostics(records: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Losses, distance, residuals, entropy and skip share over the epochs, saved as an image."""
+    """Losses, distance, residuals, entropy and skip share over the epochs, saved as an image.
+
+    Args:
+        records: one an epoch, as the run's events keep them.
+        path: of the image.
+    """
     from matplotlib.figure import Figure
 
     epochs = [record["epoch"] + 1 for record in records]
@@ -128,4 +144,4 @@ def plot_diagnostics(records: Sequence[Mapping[str, Any]], path: Path) -> None:
     }
     draw(axes[5], f"skip share (warning above {COLLAPSE_SHARE:.0%})", shares)
     axes[5].set_ylim(-0.05, 1.05)
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path, dpi=120)

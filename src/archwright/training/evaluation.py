@@ -31,7 +31,7 @@ class Accuracy:
     loss: float
 
     def to_dict(self) -> dict[str, float]:
-        """For JSON."""
+        """The fields as a dictionary, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -39,7 +39,13 @@ class Accuracy:
 
 
 def wilson_interval(correct: int, count: int, z: float = Z95) -> tuple[float, float]:
-    """Wilson's score interval of a proportion, as fractions; unlike the normal one it holds near 0 and 1."""
+    """Wilson's score interval of a proportion, as fractions; unlike the normal one it holds near 0 and 1.
+
+    Args:
+        correct: number of successes.
+        count: number of trials.
+        z: quantile of the normal distribution; 1.96 for 95 %.
+    """
     p, n = correct / count, count
     centre = p + z * z / (2 * n)
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -51,7 +57,13 @@ def wilson_interval(correct: int, count: int, z: float = Z95) -> tuple[float, fl
 def evaluate(
     network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], *, device: torch.device | str = "cpu"
 ) -> Accuracy:
-    """Accuracy of ``network`` in eval mode over one pass of ``batches`` of images (B, C, H, W) and labels (B,)."""
+    """Accuracy of a network in eval mode over one pass of batches; the modes of its modules are put back.
+
+    Args:
+        network: moved to the device.
+        batches: of images (B, C, H, W) and labels (B,).
+        device: where it runs.
+    """
     network.to(device)
     correct = torch.zeros((), dtype=torch.int64, device=device)
     wide = widest_float(torch.device(device))
@@ -78,10 +90,15 @@ def evaluate(
 
 @torch.no_grad()
 def recalibrate(network: nn.Module, batches: BatchSource, steps: int) -> None:
-    """Replace batch-norm running statistics by their plain average over ``steps`` training batches.
+    """Replace batch-norm running statistics by their plain average over some training batches.
 
     Needed where the statistics belong to other weights: inherited, averaged, or cut out of a supernet. Only batch norm
     is in training mode: the statistics are those of the network without dropout or drop-path, as it will be used.
+
+    Args:
+        network: changed in place.
+        batches: of images (B, C, H, W) and labels (B,).
+        steps: number of batches, at least 1.
     """
     if steps < 1:
         raise InputError("at least one step of recalibration", str(steps))

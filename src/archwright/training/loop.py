@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from archwright.errors import DivergedError, InputError, RunError
+from archwright.runs import checkpoints as kept
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.stop import Stop
 from archwright.training.meter import Meter
@@ -44,7 +45,7 @@ class Position:
 
     @classmethod
     def at(cls, index: int, steps_per_epoch: int, epochs: int) -> Position:
-        """The position after ``index`` steps."""
+        """The position after ``index`` steps of a training of ``epochs`` epochs with ``steps_per_epoch`` each."""
         return cls(index // steps_per_epoch, index % steps_per_epoch, index, steps_per_epoch, epochs)
 
     @property
@@ -55,6 +56,8 @@ class Position:
 
 Step: TypeAlias = Callable[[Position], Mapping[str, float | Tensor]]
 """One step of training: changes the state, returns its metrics as numbers or 0-d tensors."""
+Length: TypeAlias = Callable[[int], int]
+"""How many steps a training is to have in all, as it is thought after so many of them; the same when asked again."""
 
 
 def drive(
@@ -65,10 +68,11 @@ def drive(
     steps_per_epoch: int,
     seed: int,
     checkpoints: CheckpointStore | None = None,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_seconds: float | None = None,
     stop: Stop | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,
+    length: Length | None = None,
 ) -> list[dict[str, float]]:
     """Run ``step`` over all epochs, from the newest checkpoint if there is one; returns the mean metrics of each epoch.
 
@@ -84,10 +88,13 @@ def drive(
         steps_per_epoch: steps in each of them.
         seed: of the draws inside a step.
         checkpoints: where to keep the state; also written after the last step, so a finished training is not repeated.
-        checkpoint_seconds: least time between two checkpoints; 0 writes one after every step.
+        checkpoint_seconds: least time between two checkpoints, by default :data:`archwright.runs.checkpoints.SECONDS`;
+            0 writes one after every step.
         stop: polled before every step; when it asks, the state is saved and :class:`Interrupted` raised.
         on_epoch: called with the number and metrics of an epoch when it ends; after a kill possibly again.
         on_step: called with its position after every step.
+        length: of a training of one epoch whose number of steps is not known beforehand: asked before every step.
+            ``steps_per_epoch`` then only says how often the step's source repeats itself.
     """
     if epochs < 1 or steps_per_epoch < 1:
         raise InputError(
@@ -95,29 +102,32 @@ def drive(
             "Give more images or a smaller batch size.",
         )  # fmt: skip
     plan = {"epochs": epochs, "steps_per_epoch": steps_per_epoch, "seed": seed}
-    keeper = _Keeper(state, plan, checkpoints, checkpoint_seconds)
+    seconds = kept.SECONDS if checkpoint_seconds is None else checkpoint_seconds
+    keeper = _Keeper(state, plan, checkpoints, seconds)
+    index = keeper.restore()
     with _own_generator():
-        for index in range(keeper.restore(), epochs * steps_per_epoch):
+        while index < (total := epochs * steps_per_epoch if length is None else length(index)):
             stopping = stop is not None and stop.requested
             keeper.keep(index, now=stopping)
             if stop is not None and stopping:
                 stop.check()
-            position = Position.at(index, steps_per_epoch, epochs)
+            position = Position.at(index, steps_per_epoch, epochs) if length is None else Position.at(index, total, 1)
             _seed_all(step_seed(seed, index))
             keeper.meter.add(index, step(position))
             if on_step is not None:
                 on_step(position)
-            if position.step == steps_per_epoch - 1:
+            index += 1
+            if position.step == position.steps_per_epoch - 1:
                 metrics = keeper.meter.close()
                 keeper.history.append(metrics)
                 if on_epoch is not None:
                     on_epoch(position.epoch, metrics)
-        keeper.keep(epochs * steps_per_epoch, now=True)
+        keeper.keep(index, now=True)
     return keeper.history
 
 
 def step_seed(seed: int, index: int) -> int:
-    """The seed of step ``index``: well mixed, so that neighbouring seeds and steps share nothing."""
+    """The seed of step ``index`` in a training of ``seed``: neighbouring seeds and steps share nothing."""
     return int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 

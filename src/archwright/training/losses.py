@@ -7,9 +7,14 @@ from torch import Tensor
 
 
 def distillation_loss(logits: Tensor, teacher_logits: Tensor, temperature: float) -> Tensor:
-    """T^2 KL(teacher_T || student_T), mean over images; logits (B, classes).
+    """T^2 KL(teacher_T || student_T), mean over images.
 
     T^2 keeps the gradient's size independent of the temperature.
+
+    Args:
+        logits: of the student, (B, classes).
+        teacher_logits: (B, classes).
+        temperature: T, which divides both.
     """
     student = F.log_softmax(logits.float() / temperature, dim=1)
     teacher = F.log_softmax(teacher_logits.float() / temperature, dim=1)
@@ -25,7 +30,16 @@ def classification_loss(
     distill_weight: float = 0.0,
     distill_temperature: float = 1.0,
 ) -> Tensor:
-    """(1 - w) CE + w KD: cross entropy with smoothed labels and, if given, a teacher's answer; logits (B, classes)."""
+    """(1 - w) CE + w KD: cross entropy with smoothed labels and, if given, a teacher's answer.
+
+    Args:
+        logits: (B, classes).
+        labels: (B,).
+        label_smoothing: share of a label that is spread over all classes.
+        teacher_logits: (B, classes); None for no teacher.
+        distill_weight: w, of the teacher's answer.
+        distill_temperature: T of :func:`distillation_loss`.
+    """
     loss = F.cross_entropy(logits.float(), labels, label_smoothing=label_smoothing)
     if teacher_logits is None:
         return loss

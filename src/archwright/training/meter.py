@@ -25,7 +25,7 @@ class Meter:
         """0-d float tensor on the loss's device: index of the first step whose loss was not finite, else infinity."""
 
     def add(self, index: int, metrics: Mapping[str, float | Tensor]) -> None:
-        """Count the metrics of step ``index``; on the CPU, where looking is free, check the loss at once."""
+        """Count the ``metrics`` of step ``index``; on the CPU, where looking is free, check the loss at once."""
         for name, value in metrics.items():
             term = torch.as_tensor(value).detach()
             term = term.to(widest_float(term.device))

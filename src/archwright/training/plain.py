@@ -14,7 +14,7 @@ from archwright.errors import InputError
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.stop import Stop
 from archwright.training.ema import Ema
-from archwright.training.loop import Position, Stateful, Step, drive
+from archwright.training.loop import Length, Position, Stateful, Step, drive
 from archwright.training.losses import classification_loss
 from archwright.training.recipe import Recipe
 from archwright.training.schedule import Schedule
@@ -27,13 +27,13 @@ class BatchSource(Protocol):
     """Training batches as a function of (epoch, step); the length is the number of steps an epoch."""
 
     def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
-        """Images (B, C, H, W) and labels (B,)."""
+        """Images (B, C, H, W) and labels (B,) of step ``step`` of epoch ``epoch``, both from 0."""
 
     def __len__(self) -> int: ...
 
 
 def make_optimizer(parameters: Iterable[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
-    """The optimiser of a recipe over all trainable parameters, in one group (the papers decay everything)."""
+    """The optimiser of a ``recipe`` over all trainable ``parameters``, in one group (the papers decay everything)."""
     return _optimizer([{"params": [parameter for parameter in parameters if parameter.requires_grad]}], recipe)
 
 
@@ -72,7 +72,18 @@ def plain_step(
     teacher: nn.Module | None = None,
     schedule: Schedule,
 ) -> Step:
-    """One step of gradient descent on a batch; its metrics are ``loss`` and ``accuracy`` (percent) on that batch."""
+    """One step of gradient descent on a batch; its metrics are ``loss`` and ``accuracy`` (percent) on that batch.
+
+    Args:
+        network: trained in place.
+        optimizer: of its parameters.
+        batches: of images (B, C, H, W) and labels (B,).
+        recipe: how to train.
+        device: where batches go; the network is there already.
+        ema: moving average that is updated after the step.
+        teacher: whose answers are distilled, where the recipe gives them a weight.
+        schedule: learning rate at a position.
+    """
     check_network(network, recipe)
     _check_teacher(teacher, recipe)
     where = torch.device(device)
@@ -116,14 +127,29 @@ def train(
     device: torch.device | str = "cpu",
     teacher: nn.Module | None = None,
     checkpoints: CheckpointStore | None = None,
-    checkpoint_seconds: float = 30.0,
+    checkpoint_seconds: float | None = None,
     stop: Stop | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,
+    length: Length | None = None,
 ) -> list[dict[str, float]]:
     """Train ``network`` in place, resuming where ``checkpoints`` left off; returns ``loss`` and ``accuracy`` by epoch.
 
     At the end the network holds its averaged weights if the recipe asks for them; the rest is as in :func:`drive`.
+
+    Args:
+        network: from images (B, C, H, W) to logits (B, classes); moved to the device.
+        batches: of images and labels (B,).
+        recipe: how to train.
+        seed: of the draws inside a step.
+        device: where it trains.
+        teacher: whose answers are distilled, where the recipe gives them a weight.
+        checkpoints: where to keep the state.
+        checkpoint_seconds: least time between two checkpoints.
+        stop: polled before every step.
+        on_epoch: called with the number and metrics of an epoch when it ends.
+        on_step: called with its position after every step.
+        length: of a training of one epoch whose steps are counted as it goes.
     """
     network.to(device)
     if recipe.channels_last:
@@ -156,6 +182,7 @@ def train(
         stop=stop,
         on_epoch=on_epoch,
         on_step=on_step,
+        length=length,
     )
     if ema is not None:
         ema.copy_to(network)
@@ -206,7 +233,7 @@ def _autocast(device: torch.device, recipe: Recipe) -> AbstractContextManager[An
 
 
 def check_network(network: nn.Module, recipe: Recipe) -> None:
-    """A setting that the network cannot obey is a mistake, not a silence."""
+    """Refuse a setting of ``recipe`` that ``network`` cannot obey: a mistake, not a silence."""
     for setting, ability in (("drop_path", "has_drop_path"), ("auxiliary_weight", "has_auxiliary")):
         if getattr(recipe, setting) > 0 and not getattr(network, ability, False):
             part = "paths to drop" if setting == "drop_path" else "an auxiliary classifier"

@@ -94,7 +94,12 @@ RECIPES: dict[str, Recipe] = {
 
 
 def get_recipe(name: str, **changes: Any) -> Recipe:
-    """The recipe of that name with some settings changed, validated again; all mistakes are in one message."""
+    """The recipe called ``name`` with some settings changed, validated again; all mistakes are in one message.
+
+    Args:
+        name: of a recipe in :data:`RECIPES`.
+        changes: settings with their new values.
+    """
     if name not in RECIPES:
         raise unknown_name("recipe", name, RECIPES)
     return RECIPES[name].changed(**changes)

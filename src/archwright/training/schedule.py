@@ -18,6 +18,12 @@ def make_schedule(kind: ScheduleName, lr: float, lr_min: float = 0.0, warmup_epo
     With p in [0, 1] the part of the steps after the climb that is done:
     cosine  lr_min + (lr - lr_min) (1 + cos(pi p)) / 2;  linear  lr + (lr_min - lr) p;  constant  lr.
     It changes with every step, not with every epoch.
+
+    Args:
+        kind: cosine, linear or constant.
+        lr: the highest rate.
+        lr_min: the rate at the end.
+        warmup_epochs: epochs of the climb, also parts of one.
     """
 
     def rate(position: Position) -> float:

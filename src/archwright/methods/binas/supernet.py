@@ -1,16 +1,30 @@
-"""The expensive half of BINAS: train the heaviest network and the supernet, and measure random sub-networks.
+"""The paper's strategy of BINAS: heaviest network, supernet, estimator, solver, tuning. For large data, reproductions.
 
-Everything is resumable: trainings by checkpoints, measurements by a log of finished batches.
+1. ``heaviest``: the largest sub-network is trained alone. It starts the supernet and teaches it.
+2. ``supernet``: every image of a batch goes through its own random sub-network, distilled from the heaviest.
+3. ``measure``: one pool of random sub-networks, each on some validation images and with batch-norm statistics of its
+   own, gives all terms of the predictor at once: a constant, a term a depth and a term a block configuration.
+4. ``solve``: predictor and latency are additive, so the exact front of all undominated networks is one pass; a limit on
+   several resources goes to an integer program.
+5. ``verify``: the front's networks just within a limit are measured on all validation images, and the best of them is
+   built and timed. While it is over the limit, the choice steps down the front.
+6. ``tune``: each network is cut out of the supernet, fine-tuned with distillation and validated. Every limit gets the
+   best on validation of those within it, so that a looser one is never worse.
+
+Letters as in :mod:`archwright.solvers.problem`. Several limits give several models of one supernet. Everything is
+resumable: trainings by checkpoints, measurements by a log of finished batches.
 """
 
 from __future__ import annotations
 
+import json
+import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -18,23 +32,36 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 from torch import Tensor, nn
 
+from archwright.costs.device_table import DeviceTable
 from archwright.data import Augmentation, Batches
 from archwright.data.augmentation import OwnAugmentation
+from archwright.errors import InputError
+from archwright.methods.binas.options import BinasOptions
 from archwright.models import Model, load_member
 from archwright.predictors.comparison import compare_predictors
+from archwright.predictors.contributions import Contributions
 from archwright.predictors.hierarchical import HierarchicalFit, attributes_of, fit_hierarchical
 from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
-from archwright.runs.files import Json
+from archwright.runs import disk
+from archwright.runs.files import Json, write_json
+from archwright.runs.run import Run
+from archwright.search.answer import Beside, Candidate
 from archwright.search.context import Context
+from archwright.search.driving import drive_stage
 from archwright.search.jobs import measure as accuracy_of
+from archwright.search.limited import PlainSteps, Summary
+from archwright.search.method import BY_LATENCY, BY_LIMITS, Stage
+from archwright.search.trained import TrainedNetwork, Trainer, networks_of, short_name
 from archwright.search.values import StageResult
-from archwright.solvers.problem import StagedChoice
+from archwright.solvers import milp, pareto
+from archwright.solvers.problem import Solution, StagedChoice, StagedProblem
 from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet
-from archwright.supernets.measure import Norms, Outcome, measure, recalibrated
-from archwright.training import Position, Recipe, drive, train
+from archwright.supernets.measure import Norms, Outcome, measure_subnetwork, recalibrated
+from archwright.supernets.train import SharedTraining, new_elastic_supernet
+from archwright.training import Recipe, train
 from archwright.training.losses import classification_loss
 from archwright.training.plain import make_optimizer
 
@@ -48,6 +75,14 @@ POOL_IMAGES, POOL_RECALIBRATED = 64, 128
 """Images that each sub-network of the pool is measured on, and training images that give it its statistics."""
 FEWEST_COMPARED = 50
 """Measured networks from which on predictors that are fitted to such measurements are compared, too."""
+SHARES_OF_RANGE = (0.25, 0.5)
+"""Where between the fastest and the slowest network the limits are that a search without limits gets."""
+R = TypeVar("R", bound=StageResult)
+
+AROUND = 4
+"""Networks of the front just within a limit that are measured before one is chosen."""
+FRONT_SHOWN = 50
+"""Points of the front in the answer; all of them are in ``artifacts/front.json``."""
 
 
 class OnePath(nn.Module):
@@ -82,6 +117,21 @@ class Ranks(StageResult):
     ranks: dict[str, Any]
 
 
+class PoolResult(StageResult):
+    """The pool of measurements and what it says of the design decisions."""
+
+    rows: int
+    mean_accuracy: float
+    insights: list[str]
+
+
+class FrontResult(StageResult):
+    """How many networks the exact front has, and some of them from end to end."""
+
+    points: int
+    front: list[Candidate]
+
+
 @dataclass(frozen=True)
 class Predictor:
     """What is solved for: additive terms, and what accuracies in percent their sums mean."""
@@ -90,11 +140,297 @@ class Predictor:
     percent: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda values: values
 
 
+class ChosenNetwork(StageResult):
+    """The network that is tuned for one set of limits."""
+
+    limits: dict[str, float]
+    architecture: str
+    predicted_accuracy: float
+    solver: str
+
+
+class VerifyResult(StageResult):
+    """One network for every set of limits."""
+
+    chosen: list[ChosenNetwork]
+
+
+class TuneResult(StageResult):
+    """Names of the networks that were tuned."""
+
+    networks: list[str]
+
+
+@dataclass
+class Supernet:
+    """The strategy; the frame sets ``table``."""
+
+    context: Context
+    options: BinasOptions
+    space: MbConv
+    table: DeviceTable = field(init=False)
+
+    repeated = ()
+    facts: Mapping[str, Json] = field(default_factory=dict)
+
+    # --- settings ---
+
+    @property
+    def spaces(self) -> dict[int, MbConv]:
+        """One, at the images' own size."""
+        return {self._size: self.space}
+
+    @property
+    def _size(self) -> int:
+        return self.space.scale.image_size
+
+    @cached_property
+    def work(self) -> SupernetWork:
+        """What trains the supernet and measures its sub-networks."""
+        source = Path(self.options.supernet) if self.options.supernet is not None else None
+        return SupernetWork(self.context, self.space, source, self.options.paths)
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """What validates and keeps tuned networks; they are trained by epochs, as the supernet is."""
+        task = self.context.task
+        return Trainer(self.context, self.tuning_recipe(), lambda _: task.data, task.augmentation_of)
+
+    def check(self) -> None:
+        """A supernet that is given must fit."""
+        if self.options.supernet is not None:
+            _ = self.work.trained
+
+    def check_source(self, source: Run) -> None:
+        """Always refused: this strategy counts epochs and has no counted steps to repeat."""
+        raise InputError("no --plan-from with the plan 'paper'", str(source.folder), "Use --supernet and --epochs.")
+
+    def limits_without(self) -> list[float]:
+        """Two inside the reachable range."""
+        least, most = self.table.problem(self._size).cost_range("latency_ms")
+        return [round(least + share * (most - least), 4) for share in SHARES_OF_RANGE]
+
+    def estimate_seconds(self) -> float:
+        """From three timed steps of the heaviest network; the table and the measuring are added as a guess."""
+        context, recipe = self.context, self.context.task.recipe
+        size, scale = min(recipe.batch_size, len(context.task.data.train)), self.space.scale
+        network = OnePath(self.work.new_supernet(), self.space.to_choice(self.space.heaviest())).train()
+        x = torch.zeros(size, scale.image_channels, scale.image_size, scale.image_size, device=context.device.torch)
+        times = []
+        for _ in range(3):
+            begin = time.perf_counter()
+            network(x).sum().backward()
+            times.append(time.perf_counter() - begin)
+        models = max(2, len(context.configuration.limit_sets))
+        epochs = 1.3 * models * self.tuning_recipe().epochs
+        epochs += 0 if self.options.supernet else recipe.epochs + 1.3 * self._supernet_recipe().epochs
+        steps = max(1, len(context.task.data.train) // size)
+        return float(np.median(times)) * (steps * epochs + self.options.rows / (3 * size)) + 20
+
+    def before_table(self) -> list[Stage]:
+        """No stages: limits and latencies are known before the supernet is trained."""
+        return []
+
+    def training_stages(self) -> list[Stage]:
+        """In order; a supernet that is given is not trained again."""
+        training = [
+            Stage("heaviest", "train the heaviest network", self.work.train_heaviest),
+            Stage("supernet", "train the supernet", lambda: self.work.train_supernet(self._supernet_recipe())),
+        ]
+        ranks = [Stage("rank", "judge the predictor", lambda: self.work.measure_ranks(self.options.rank_networks))]
+        both = BY_LIMITS | BY_LATENCY
+        return [
+            *([] if self.options.supernet else training),
+            Stage("measure", "measure sub-networks", self._measure),
+            *(ranks if self.options.rank_networks else []),
+            Stage("solve", "exact front", self._solve, redone=BY_LATENCY),
+            Stage("verify", "latencies of the chosen networks", self._verify, redone=both),
+            Stage("tune", "fine-tune", self._tune, redone=both),
+        ]
+
+    def _supernet_recipe(self) -> Recipe:
+        epochs = self.options.supernet_epochs or self.context.task.recipe.epochs
+        return self.work.recipe(epochs, self.options.supernet_lr, self.options.distill)
+
+    def tuning_recipe(self) -> Recipe:
+        """Of the chosen networks."""
+        epochs = self.context.configuration.final_epochs or max(1, self.context.task.recipe.epochs // 2)
+        recipe = self.work.recipe(epochs, self.options.tune_lr, self.options.distill)
+        return recipe.changed(ema_decay=self.options.tune_ema)
+
+    def _result(self, stage: str, kind: type[R]) -> R:
+        return kind.model_validate(self.context.run.stage_result(stage))
+
+    # --- measuring and choosing ---
+
+    def _measure(self) -> PoolResult:
+        """The pool, and what it says about the design decisions."""
+        run, rows = self.context.run, self.work.measure_pool(self.options.rows)
+        estimate = self.work.estimate(centred=True)
+        found = Contributions.of(estimate, self.space.scale)
+        write_json(run.artifact("contributions.json"), found.to_json())
+        found.plot(run.artifact("contributions.png"))
+        return PoolResult(rows=rows, mean_accuracy=estimate.fixed, insights=found.sentences())
+
+    @cached_property
+    def predictor(self) -> Predictor:
+        """Accuracies of networks, as the options ask for them, from the measured pool."""
+        return self.work.predictor(self.options.estimator, self.options.shrink)
+
+    @property
+    def problem(self) -> StagedProblem:
+        """What is solved: the predictor's terms against all costs."""
+        estimate = self.predictor.estimate
+        return self.table.costs(self._size).problem(
+            self.space, estimate.block_values, estimate.depth_values, fixed_value=estimate.fixed
+        )
+
+    def _solve(self) -> FrontResult:
+        """The whole front and the best network of every limit."""
+        context = self.context
+        problem = self.problem
+        begin = time.perf_counter()
+        front = pareto.front(problem, "latency_ms")
+        seconds = time.perf_counter() - begin
+        choices, percent = front.choices(), self.predictor.percent(front.values)
+        points: list[dict[str, Any]] = [
+            {"architecture": str(self.space.from_choice(choices[i])), "predicted_accuracy": value, "latency_ms": cost}
+            for i, (value, cost) in enumerate(zip(percent.tolist(), front.costs.tolist(), strict=True))
+        ]
+        write_json(context.run.artifact("front.json"), points)
+        context.progress.say(f"Exact front: {len(front)} networks in {1000 * seconds:.0f} ms.")
+        for limits in self.table.limit_sets:
+            solve_within(problem, limits)  # limits that cannot be met together are said now
+        shown = np.unique(np.linspace(0, len(points) - 1, FRONT_SHOWN).round().astype(int))
+        return FrontResult(points=len(points), front=[Candidate(**points[i]) for i in shown])
+
+    def _verify(self) -> VerifyResult:
+        """The chosen network of every limit; where it is timed, one that keeps it."""
+        context, problem, log, found = self.context, self.problem, self.context.run.items("verify"), []
+        with context.progress.task("timing the chosen networks", len(self.table.limit_sets)) as bar:
+            for limits in self.table.limit_sets:
+                key = json.dumps(limits)
+                if key not in log.done:
+                    log.record(key, self._choose(problem, limits).model_dump(mode="json"))
+                found.append(ChosenNetwork.model_validate(log.done[key]))
+                bar.advance()
+        return VerifyResult(chosen=found)
+
+    def _choose(self, problem: StagedProblem, limits: dict[str, float]) -> ChosenNetwork:
+        """The best network within the limits, as timed here."""
+        solution = self.table.fitting(self._size, lambda own: self._best_measured(problem, own), limits)
+        return ChosenNetwork(
+            limits=limits,
+            architecture=str(self.space.from_choice(solution.choice)),
+            predicted_accuracy=float(self.predictor.percent(np.array(solution.value))),
+            solver=solution.solver,
+        )
+
+    def _best_measured(self, problem: StagedProblem, limits: dict[str, float]) -> Solution:
+        """Of the networks that are predicted best within the limits the one of least measured cross entropy."""
+        best = solve_within(problem, limits)
+        if len(limits) > 1:  # there is no front of several resources
+            return best
+        ((name, limit),) = limits.items()
+        front = pareto.front(problem, name)
+        within = np.flatnonzero(front.costs <= limit)[-AROUND:]
+        others = [front.choices(within)[number] for number in range(len(within))]
+        found = {str(self.space.from_choice(best.choice)): best}
+        for choice in others:
+            one = problem.solution(choice, float(problem.evaluate(choice)[0]), best.seconds, best.solver)
+            if one.costs[name] <= limit:
+                found.setdefault(str(self.space.from_choice(choice)), one)
+        return min(found.items(), key=lambda item: self._measured_loss(item[0]))[1]
+
+    def _measured_loss(self, architecture: str) -> float:
+        """Cross entropy of a sub-network on the validation images; kept."""
+        log = self.context.run.items("around")
+        if architecture not in log.done:
+            self.context.stop.check()
+            found = self.work.outcome(self.space.to_choice(self.space.parse(architecture)))
+            log.record(architecture, {"loss": found.loss, "accuracy": found.accuracy})
+        return float(log.done[architecture]["loss"])
+
+    # --- models ---
+
+    def _tune(self) -> TuneResult:
+        """Each different network: cut out, fine-tuned, validated; finished ones are not done again."""
+        chosen = {one.architecture: one for one in self._result("verify", VerifyResult).chosen}
+        names, recipe = {text: short_name(text, "tuned") for text in chosen}, self.tuning_recipe()
+        waiting = [text for text in chosen if names[text] not in networks_of(self.context.run)]
+        total = len(waiting) * recipe.epochs * len(self.work.batches(recipe))
+        with self.context.progress.task("fine-tuning", total) as bar:
+            for text in waiting:
+                self._tune_one(chosen[text], names[text], recipe, bar)
+        return TuneResult(networks=list(names.values()))
+
+    def _tune_one(self, one: ChosenNetwork, name: str, recipe: Recipe, bar: Any) -> TrainedNetwork:
+        context, architecture = self.context, self.space.parse(one.architecture)
+        network = self.work.trained.cut_out(architecture)
+        inherited = accuracy_of(network, context.task.data, "validation", context.device.name)
+        policy = "cifar10" if self.options.tune_autoaugment else None
+        on_epoch = context.run.on_epoch("tune", model=name)
+        self.work.train_network(network, recipe, f"trained/{name}", bar, policy, on_epoch)
+        steps = recipe.epochs * len(self.work.batches(recipe))
+        known = {
+            "predicted_accuracy": one.predicted_accuracy,
+            "inherited_accuracy": inherited.percent,
+            "solver": one.solver,
+        }
+        return self.trainer.keep(name, network, architecture, self.space, steps, epochs=recipe.epochs, known=known)
+
+    def pool(self) -> list[TrainedNetwork]:
+        """What was tuned for the limits."""
+        trained = networks_of(self.context.run)
+        return [trained[name] for name in self._result("tune", TuneResult).networks]
+
+    def preferred(self, within: Sequence[TrainedNetwork]) -> TrainedNetwork:
+        """The best on validation."""
+        return max(within, key=lambda one: one.validation_accuracy)
+
+    def plain(self) -> PlainSteps:
+        """As many steps as an answer's weights have seen."""
+        recipes = [self.tuning_recipe()]
+        if not self.options.supernet:
+            recipes += [self.work.recipe(self.context.task.recipe.epochs, 1.0), self._supernet_recipe()]
+        steps = sum(recipe.epochs for recipe in recipes) * len(self.work.batches(recipes[0]))
+        return PlainSteps(self.work.recipe(1, 0.5), steps, self.context.task.augmentation())
+
+    def beside(self) -> dict[str, Beside]:
+        """No further simple things beside those of every search."""
+        return {}
+
+    def summary(self) -> Summary:
+        """Some of the front's networks from end to end, and what the pool says of design decisions."""
+        disk.remove(self.context.run.artifact("start.safetensors"))
+        solved, pool = self._result("solve", FrontResult), self._result("measure", PoolResult)
+        details = {"rank": self._result("rank", Ranks).ranks} if self.options.rank_networks else {}
+        return Summary(solved.front, pool.rows, pool.insights, details, solved.points)
+
+
+def solve_within(problem: StagedProblem, limits: dict[str, float]) -> Solution:
+    """The best choice within all limits: from the exact front for one resource, else by the integer program.
+
+    Args:
+        problem: values and costs.
+        limits: by resource, one or more.
+    """
+    if len(limits) == 1:
+        ((name, limit),) = limits.items()
+        return pareto.solve(problem, name, limit)
+    return milp.solve(problem, limits)
+
+
+# --- training and measuring -------------------------------------------------------------------------------------------
+
+
 @dataclass
 class SupernetWork:
     """Training and measuring for one search.
 
     Attributes:
+        context: of the search.
+        space: that the supernet is of.
         source: run folder that the supernet and its teacher are taken from; this run's own if None.
         paths: ``multi`` gives every image its own sub-network, ``single`` one to the whole batch.
     """
@@ -107,13 +443,24 @@ class SupernetWork:
     # --- training ---
 
     def recipe(self, epochs: int, part_of_lr: float, distill: float = 0.0) -> Recipe:
-        """The search's recipe for other epochs and another learning rate, with label smoothing."""
+        """The search's recipe, changed, with label smoothing.
+
+        Args:
+            epochs: instead of the search's.
+            part_of_lr: that its learning rate is multiplied by.
+            distill: weight of the teacher's predictions; 0 for none.
+        """
         base = self.context.task.recipe
         lr = base.lr * part_of_lr
         return base.changed(epochs=epochs, lr=lr, label_smoothing=LABEL_SMOOTHING, distill_weight=distill)
 
     def batches(self, recipe: Recipe, autoaugment: str | None = None) -> Batches:
-        """Augmented training batches, also by the AutoAugment policy of that name where one is given."""
+        """Augmented training batches.
+
+        Args:
+            recipe: says how many images a batch has.
+            autoaugment: name of an AutoAugment policy besides; not with a user's own augmentation.
+        """
         context = self.context
         augment = context.task.augmentation()
         if autoaugment is not None and not isinstance(augment, OwnAugmentation):
@@ -123,12 +470,10 @@ class SupernetWork:
 
     def new_supernet(self) -> ElasticSupernet:
         """With the initial weights of the seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.context.configuration.seed)
-            return ElasticSupernet(self.space).to(self.context.device.torch)
+        return new_elastic_supernet(self.space, seed=self.context.configuration.seed, device=self.context.device.torch)
 
     def model(self, network: Network, architecture: MbConvArchitecture) -> Model:
-        """A network of the space with the data's preprocessing."""
+        """``network`` of ``architecture`` with the scale of the space and the data's preprocessing."""
         return Model(network, self.space.name, architecture, self.space.scale, self.context.task.data.preprocessing)
 
     def train_network(
@@ -140,7 +485,16 @@ class SupernetWork:
         autoaugment: str | None = None,
         on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     ) -> None:
-        """Plain training, with distillation where the recipe asks for it; checkpoints are kept under ``name``."""
+        """Plain training, with distillation where the recipe asks for it.
+
+        Args:
+            network: trained in place.
+            recipe: of the training.
+            name: that its checkpoints are kept under.
+            bar: advanced after every step.
+            autoaugment: name of an AutoAugment policy besides.
+            on_epoch: called after each epoch with its number and metrics.
+        """
         context = self.context
         train(
             network,
@@ -178,7 +532,7 @@ class SupernetWork:
 
     @cached_property
     def teacher(self) -> nn.Module:
-        """The heaviest network."""
+        """The heaviest network, trained, in evaluation mode."""
         teacher = load_member(self.artifacts / "heaviest.safetensors").network
         teacher.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return teacher.to(self.context.device.torch).eval()
@@ -187,43 +541,27 @@ class SupernetWork:
     def trained(self) -> ElasticSupernet:
         """The trained supernet, for measuring and cutting out."""
         path = self.artifacts / FILE_NAME
-        supernet = load_supernet(path, ElasticSupernet(self.space), self.context.task.data.fingerprint)
-        return supernet.to(self.context.device.torch).eval()
+        return load_supernet(path, self.new_supernet(), self.context.task.data.fingerprint).eval()
 
     def train_supernet(self, recipe: Recipe) -> SupernetResult:
         """Fine-tune all sub-networks together, from the heaviest one's weights and towards its answers."""
-        context, run = self.context, self.context.run
-        start, fingerprint = run.artifact("start.safetensors"), context.task.data.fingerprint
-        supernet = load_supernet(start, ElasticSupernet(self.space), fingerprint).to(context.device.torch).train()
-        batches, optimizer = self.batches(recipe), make_optimizer(supernet.parameters(), recipe)
-        schedule = recipe.learning_rate()
-
-        def step(position: Position) -> Mapping[str, float | Tensor]:
-            images, labels = batches.get(position.epoch, position.step)
-            for group in optimizer.param_groups:
-                group["lr"] = schedule(position)
-            logits = supernet(images, self._paths(position.index, len(images)))
-            loss = self._loss(logits, images, labels, recipe)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if recipe.clip:
-                nn.utils.clip_grad_norm_(supernet.parameters(), recipe.clip)
-            optimizer.step()
-            return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
-
-        with context.progress.task("supernet", recipe.epochs * len(batches)) as bar:
-            history = drive(
-                step,
-                {"supernet": supernet, "optimizer": optimizer},
-                epochs=recipe.epochs,
-                steps_per_epoch=len(batches),
-                seed=context.configuration.seed,
-                checkpoints=run.checkpoints("supernet"),
-                stop=context.stop,
-                on_step=lambda _: bar.advance(),
-                on_epoch=run.on_epoch("supernet"),
-            )
-        save_supernet(supernet, fingerprint, run.artifact(FILE_NAME))
+        context, fingerprint = self.context, self.context.task.data.fingerprint
+        supernet = load_supernet(context.run.artifact("start.safetensors"), self.new_supernet(), fingerprint)
+        training = SharedTraining(
+            supernet,
+            self.batches(recipe),
+            lambda position, images: self._paths(position.index, images),
+            make_optimizer(supernet.parameters(), recipe),
+            recipe.learning_rate(),
+            loss=lambda logits, images, labels: self._loss(logits, images, labels, recipe),
+            clip=recipe.clip,
+            memory_format=torch.contiguous_format,
+        )
+        steps = len(training.batches)
+        history = drive_stage(
+            context, "supernet", training.step, training.state, epochs=recipe.epochs, steps_per_epoch=steps
+        )
+        save_supernet(supernet, fingerprint, context.run.artifact(FILE_NAME))
         return SupernetResult(training_accuracy=history[-1]["accuracy"], loss=history[-1]["loss"])
 
     def _paths(self, index: int, count: int) -> StagedChoice:
@@ -261,7 +599,8 @@ class SupernetWork:
                 if str(number) not in log.done:
                     context.stop.check()
                     images = [batches.get(*divmod(number, len(batches)))]
-                    (found,) = measure(self.trained, [self._pool_choice(number)], images, self._own(POOL_RECALIBRATED))
+                    choice, norms = self._pool_choice(number), self._own(POOL_RECALIBRATED)
+                    found = measure_subnetwork(self.trained, choice, images, norms)
                     log.record(
                         str(number), {"correct": found.correct.astype(int).tolist(), "loss": round(found.loss, 5)}
                     )
@@ -316,7 +655,12 @@ class SupernetWork:
         return fit_hierarchical(choices, np.clip(accuracy, 0.0, best), attributes_of(self.space.configurations))
 
     def predictor(self, estimator: Literal["hierarchical", "centred", "eq3"], shrink: bool) -> Predictor:
-        """The one of that name; ``shrink`` shrinks the terms of the published ones by their noise."""
+        """The predictor of accuracies from the measured pool.
+
+        Args:
+            estimator: ``hierarchical``, ``centred``, or ``eq3`` as published.
+            shrink: whether the terms of the latter two are shrunk by their noise.
+        """
         if estimator == "hierarchical":
             fit = self.hierarchical()
             return Predictor(fit.estimate, fit.accuracy)
@@ -327,8 +671,7 @@ class SupernetWork:
         """What a sub-network does on all validation images, with batch-norm statistics of its own."""
         data, device = self.context.task.data, self.context.device.name
         images = Batches(data, "validation", MEASURED_BATCH, shuffle=False, drop_last=False, device=device)
-        (found,) = measure(self.trained, [choice], images, self._own(RECALIBRATED_IMAGES))
-        return found
+        return measure_subnetwork(self.trained, choice, images, self._own(RECALIBRATED_IMAGES))
 
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
@@ -365,11 +708,18 @@ def rank_correlations(
     choices: StagedChoice,
     halves: NDArray[np.float64],
 ) -> Json:
-    """Kendall's tau and Spearman's rho with the mean of ``halves`` (n, 2), the accuracies on two halves of the images.
+    """Kendall's tau and Spearman's rho of predictions with accuracies, by predictor.
 
     ``hierarchical`` is what is solved by default, ``shrunk`` the centred predictor as the solver sees it.
     ``q_beta = 0`` leaves out the published one's depth terms and ``Q = 0`` its block terms (Table 2). ``halves`` is the
     agreement of the two: how well measurements of half this size can be repeated at all.
+
+    Args:
+        centred: the centred estimate.
+        published: the one by eq. 3.
+        hierarchical: the one that is solved.
+        choices: n networks.
+        halves: their accuracies on two halves of the images, (n, 2), whose mean is predicted.
     """
     accuracy = halves.mean(1)
     compared = {

@@ -1,0 +1,217 @@
+"""One table over one or several image sizes: which sizes are looked at, which limits are taken, what is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from archwright.costs.clock import MARGIN
+from archwright.costs.device_table import DeviceTable, TableResult, searched, with_room
+from archwright.costs.measure import Timing
+from archwright.costs.tables import LatencyTable
+from archwright.errors import InfeasibleError, InputError
+from archwright.runs.run import Run
+from archwright.runs.stop import Stop
+from archwright.solvers import milp
+from archwright.spaces.staged import StagedSpace
+from helpers.binas_plans import space_of, table_of
+from helpers.tiny_start import TINY, SizedWatch
+from helpers.told import Told
+
+SMALL = space_of()
+COUNTED = table_of(SMALL)
+SIZES = {size: TINY.space(2, size) for size in (16, 24)}
+
+
+@dataclass
+class Here:
+    """Where a table works."""
+
+    run: Run
+    progress: Told = field(default_factory=Told)
+    stop: Stop = field(default_factory=Stop)
+
+
+@pytest.fixture(autouse=True)
+def steady() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for place in ("tables", "clock"):
+            patch.setattr(f"archwright.costs.{place}.Stopwatch", SizedWatch)
+        yield
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Here:
+    return Here(Run.create(tmp_path / "run", {"method": "none"}, {}))
+
+
+def table(here: Here, spaces: Mapping[int, StagedSpace[Any]], *limits: float, **settings: Any) -> DeviceTable:
+    given = [{"latency_ms": limit} for limit in limits]
+    return DeviceTable(here, spaces, given, Timing(repeats=2), seed=0, **settings)
+
+
+def made(one: DeviceTable, *chosen: float) -> TableResult:
+    """The stage, kept in the run."""
+    found = one.make(lambda: list(chosen))
+    one.run.finish_stage("table", found.model_dump(mode="json"))
+    return found
+
+
+def ms(space: StagedSpace[Any], architecture: Any) -> float:
+    """What the steady watch shows."""
+    return float(SizedWatch(space.build(architecture, space.scale), (3, space.scale.image_size, 0), Timing()).ms)
+
+
+# --- sizes and limits -------------------------------------------------------------------------------------------------
+
+
+def test_limits_of_our_own_choice_leave_room_for_what_was_timed() -> None:
+    assert with_room([1.0, 2.0], None) == [1.0, 2.0]
+    assert with_room([1.0, 2.0], 0.5) == [1.0, 2.0]
+    assert with_room([1.0, 2.0], 1.0) == [1.25, 2.5]
+    assert with_room([], 1.0) == []
+
+
+def test_sizes_follow_the_limits() -> None:
+    lightest, whole = {48: 0.3, 64: 0.5, 96: 1.0, 128: 1.8}, {48: 0.9, 64: 1.2, 96: 2.1, 128: 3.4}
+    assert searched(lightest, whole, loosest_ms=4.0, tightest_ms=2.0) == [64, 96, 128]
+    assert searched(lightest, whole, loosest_ms=1.5, tightest_ms=1.5) == [64, 96]
+    assert searched(lightest, whole, loosest_ms=0.1, tightest_ms=0.1) == [48]
+
+
+def test_one_table_serves_all_sizes_that_are_worth_a_look(here: Here) -> None:
+    one = table(here, SIZES)
+    lightest, whole = one.ends()
+    assert lightest == {size: ms(space, space.lightest()) for size, space in SIZES.items()}
+    assert whole == {size: ms(space, space.heaviest()) for size, space in SIZES.items()}
+    loose = 2 * whole[24]
+    found = made(one, 1.01 * lightest[24], loose)
+    assert found.sizes == [16, 24]
+    assert found.references_ms == lightest
+    assert found.chosen_limits_ms == [round(1.01 * lightest[24], 4), round(loose, 4)]  # there is room at 16 px
+    assert (found.least_ms, found.most_ms) == (one.problem(16).cost_range("latency_ms")[0], found.most_ms)
+    assert found.most_ms == one.problem(24).cost_range("latency_ms")[1]
+    for size, space in SIZES.items():
+        for architecture in (space.lightest(), space.heaviest()):
+            predicted = one.predicted(size, architecture)
+            assert predicted["latency_ms"] == one.latency.predict(space, [architecture])[0]
+            assert predicted["params"] == space.cost(architecture, space.scale).params
+    assert any("at 16 px, 24 px take" in line for line in here.progress.lines)
+
+
+def test_sizes_that_no_limit_allows_are_not_measured(here: Here) -> None:
+    one = table(here, SIZES, 0.9 * ms(SIZES[24], SIZES[24].lightest()))
+    assert made(one).sizes == [16]
+    one.latency.check(SIZES[16])
+    with pytest.raises(InputError, match="different parts"):
+        one.latency.check(SIZES[24])
+
+
+def test_a_table_for_all_sizes_is_made_where_nothing_limits_latency(here: Here) -> None:
+    one = DeviceTable(here, SIZES, [{"params": 1e9}], Timing(repeats=2), seed=0)
+    assert made(one).sizes == [16, 24]
+    assert one.limit_sets == [{"params": 1e9}]
+
+
+def test_chosen_limits_are_of_the_finished_table_and_said(here: Here, tmp_path: Path) -> None:
+    COUNTED.save(tmp_path / "given.json")
+    one = table(here, {8: SMALL}, given=tmp_path / "given.json", verify=False)
+    found = one.make(lambda: [one.latency.predict(SMALL, [SMALL.plain(width=2)])[0]])
+    here.run.finish_stage("table", found.model_dump(mode="json"))
+    assert found.chosen_limits_ms == [COUNTED.predict(SMALL, [SMALL.plain(width=2)])[0]]
+    assert one.limit_sets == [{"latency_ms": found.chosen_limits_ms[0]}]
+    assert any("No limit was given" in line for line in here.progress.lines)
+    assert found.references_ms == {}
+    assert not found.busy
+
+
+def test_a_limit_above_the_slowest_network_is_said(here: Here) -> None:
+    made(table(here, {16: SIZES[16]}, 1e4))
+    assert any("above the slowest" in line for line in here.progress.lines)
+
+
+def test_limits_that_nothing_meets_are_refused_as_soon_as_their_costs_are_known(here: Here, tmp_path: Path) -> None:
+    least, most = COUNTED.costs(SMALL).problem(SMALL).cost_range("latency_ms")
+    table(here, {8: SMALL}, least / 2).check()  # nobody knows yet
+    COUNTED.save(tmp_path / "given.json")
+    with pytest.raises(InfeasibleError, match=f"Reachable: latency_ms from {least:.6g} to {most:.6g}"):
+        table(here, {8: SMALL}, least / 2, given=tmp_path / "given.json").check()
+    made(table(here, {8: SMALL}, 1e4, given=tmp_path / "given.json"))
+    with pytest.raises(InfeasibleError, match="Reachable"):
+        table(here, {8: SMALL}, least / 2).check()
+    with pytest.raises(InfeasibleError, match="params"):
+        DeviceTable(here, {8: SMALL}, [{"params": 1.0}], Timing(), seed=0).check()
+
+
+def test_a_table_of_training_steps_is_no_table_of_latencies(here: Here, tmp_path: Path) -> None:
+    table_of(SMALL, training=True).save(tmp_path / "steps.json")
+    with pytest.raises(InputError, match="one of training steps"):
+        table(here, {8: SMALL}, given=tmp_path / "steps.json").check()
+
+
+def test_a_table_goes_where_the_search_is_when_it_works(tmp_path: Path) -> None:
+    """Limits are checked before there is a run folder."""
+    COUNTED.save(tmp_path / "given.json")
+    here = Here(Run(tmp_path / "nowhere", {}))
+    one = table(here, {8: SMALL}, 1e4, given=tmp_path / "given.json", verify=False)
+    one.check()
+    here.run, here.progress = Run.create(tmp_path / "run", {}, {}), Told()
+    made(one)
+    assert not (tmp_path / "nowhere").exists()
+    assert (tmp_path / "run" / "artifacts" / "latency.json").is_file()
+    assert here.progress.lines
+
+
+# --- what is timed ----------------------------------------------------------------------------------------------------
+
+
+def test_latencies_are_timed_once_and_kept_by_size(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = ms(SIZES[24], SIZES[24].heaviest())
+    one = table(here, SIZES, limit)
+    made(one)
+    known = {size: one.known(size, space.heaviest()) for size, space in SIZES.items()}
+    for size, space in SIZES.items():
+        assert known[size] == {**one.predicted(size, space.heaviest()), "latency_ms": ms(space, space.heaviest())}
+    monkeypatch.setattr("archwright.costs.clock.Stopwatch", None)
+    again = table(here, SIZES, limit)  # of a resumed search
+    assert {size: again.known(size, space.heaviest()) for size, space in SIZES.items()} == known
+
+
+def test_nothing_is_timed_for_another_device_or_where_nobody_asks(here: Here, tmp_path: Path) -> None:
+    there = COUNTED.provenance.model_copy(update={"device": "a telephone"})
+    LatencyTable(provenance=there, entries=COUNTED.entries).save(tmp_path / "there.json")
+    one = table(here, {8: SMALL}, 1e4, given=tmp_path / "there.json")
+    assert made(one).references_ms == {}
+    assert any("a telephone" in line and "nothing is timed" in line for line in here.progress.lines)
+    assert one.clock(8) is one.timed(8, SMALL.heaviest()) is None
+    assert one.known(8, SMALL.heaviest()) == one.predicted(8, SMALL.heaviest())
+    COUNTED.save(tmp_path / "here.json")
+    made(table(here, {8: SMALL}, 1e4, given=tmp_path / "here.json"))
+    assert table(here, {8: SMALL}, 1e4).clock(8) is not None
+    assert table(here, {8: SMALL}, 1e4, verify=False).clock(8) is None
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_what_is_solved_for_keeps_the_limit_as_timed(verify: bool, here: Here, tmp_path: Path) -> None:
+    """By a table of half of what networks take here."""
+    space = SIZES[16]
+    made(table(here, {16: space}, 1e4, verify=True))
+    known = table(here, {16: space}, 1e4).latency
+    half = {
+        key: entry.model_copy(update={"median_ms": entry.median_ms / 2, "low_ms": 0.0})
+        for key, entry in known.entries.items()
+    }
+    known.model_copy(update={"entries": half, "correction": None}).save(here.run.artifact("latency.json"))
+    one = table(here, {16: space}, 1e4, verify=verify)
+    limit = (ms(space, space.lightest()) + ms(space, space.heaviest())) / 2
+    problem = one.costs(16).problem(space, np.ones(space.shape), fixed_value=0.0)
+    found = one.fitting(16, lambda within: milp.solve(problem, within), {"latency_ms": limit})
+    taken = ms(space, space.from_choice(found.choice))
+    assert (taken <= MARGIN * limit) == verify
+    if verify:
+        assert one.timed(16, space.from_choice(found.choice)).median_ms == taken
