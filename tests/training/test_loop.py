@@ -267,3 +267,14 @@ def test_no_checkpoint_before_its_time(tmp_path):
     store.save = lambda position, tree: (positions.append(position), save(position, tree))
     train(small_network(), FakeBatches(STEPS), RECIPES["sgd"], seed=0, checkpoints=store, checkpoint_seconds=1e6)
     assert positions == [3 * STEPS]
+
+
+def test_seeding_a_step_writes_down_no_stack_trace(monkeypatch):
+    """torch does that for each accelerator that is not there, and it takes longer than a small network's update."""
+    if torch.accelerator.is_available():
+        pytest.skip("an accelerator is there")
+    monkeypatch.setattr("traceback.format_stack", lambda *_: pytest.fail("a stack trace"))
+    drawn = []
+    drive(lambda _: {"loss": drawn.append(torch.rand(())) or 0.0}, {}, epochs=1, steps_per_epoch=2, seed=5)
+    expected = [torch.rand((), generator=torch.Generator().manual_seed(step_seed(5, index))) for index in range(2)]
+    assert drawn == expected
