@@ -238,3 +238,18 @@ def test_ctrl_c_says_that_a_second_ends_it(hang: str, tmp_path: Path) -> None:
     assert AT_FIRST.strip() in err
     assert process.returncode in (130, -signal.SIGINT)
     assert Run.open(tmp_path / "run").status() == "stopped"
+
+
+def test_an_evaluation_that_hangs_is_a_recorded_failure(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"space": SPACE, "evaluations": 3, "failures": 1, "timeout": 0.3}
+    for executor in ("here", "processes"):
+        folder, own = tmp_path / executor, "helpers.hostile_code:hangs"
+        with pytest.raises(aw.errors.ArchwrightError, match=r"within 0\.3 s, got no answer"):
+            aw.search("random", evaluate=own, run=folder, executor=executor, **settings)
+        assert sum(event["kind"] == "failed" for event in Run.open(folder).events()) > 1
+
+
+def test_a_training_that_takes_too_long_is_a_recorded_failure(tmp_path: Path) -> None:
+    small: dict[str, Any] = {"channels": 4, "cells": 1, "epochs": 200, "evaluations": 2, "failures": 0}
+    with pytest.raises(aw.errors.ArchwrightError, match=r"the training to return within 0\.2 s"):
+        aw.search("random", data="digits", run=tmp_path / "run", timeout=0.2, **small)

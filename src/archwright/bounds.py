@@ -20,6 +20,10 @@ MOST_CLASSES = 1_000_000
 MOST_BATCH = 1_000_000
 MOST_COUNT = 1_000_000_000
 """Anything else that is counted: epochs, evaluations, samples, rows."""
+MOST_ANSWERS = 100
+"""Combinations of limits that one search answers."""
+MOST_SECONDS = 1e7
+"""Of one evaluation."""
 MOST_NUMBER = 1e15
 """Size of anything that is measured."""
 

@@ -16,6 +16,8 @@ MEMORY_SHARE = 0.5
 MACS_A_SECOND = 5e9
 SECONDS_A_CALL = 5e-5
 """What calling a module takes, whatever is in it."""
+SECONDS_A_RECORD = 2e-3
+"""What keeping the result of an evaluation takes, which waits for the disk."""
 TRAINING = 3
 """A forward and a backward pass take so many times a forward pass."""
 NUMBERS_A_WEIGHT = 4

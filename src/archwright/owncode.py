@@ -45,12 +45,10 @@ def own_code(what: str, seconds: float | None = None) -> Iterator[None]:
         seconds: how long it may take, where this is the main thread; None for any time.
     """
     try:
-        with _alarm(seconds):
+        with time_limit(what, seconds):
             yield
     except ArchwrightError:
         raise
-    except _OutOfTime:
-        raise OwnCodeError(f"expected {what} to return within {seconds:g} s, got no answer.") from None
     except KeyboardInterrupt:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
             raise
@@ -59,6 +57,21 @@ def own_code(what: str, seconds: float | None = None) -> Iterator[None]:
         raise
     except BaseException as error:
         raise OwnCodeError(f"expected {what} to return, got {told(error)}.") from error
+
+
+@contextmanager
+def time_limit(what: str, seconds: float | None) -> Iterator[None]:
+    """Around work that may take so many seconds: after them it is ended with :class:`OwnCodeError`.
+
+    Args:
+        what: the work, as "your function score.py:f".
+        seconds: how long it may take, where this is the main thread; None for any time.
+    """
+    try:
+        with _alarm(seconds):
+            yield
+    except _OutOfTime:
+        raise OwnCodeError(f"expected {what} to return within {seconds:g} s, got no answer.") from None
 
 
 def called(function: Callable[..., Any], known: Mapping[str, Any], what: str) -> Any:

@@ -123,3 +123,33 @@ def test_sound_archives_are_still_read(tmp_path: Path) -> None:
     np.savez(tmp_path / "good.npz", **GOOD)
     (tmp_path / "link.npz").symlink_to(tmp_path / "good.npz")
     assert load(f"npz:{tmp_path / 'link.npz'}").classes == 2
+
+
+SEARCHES = [
+    ("random", "--data", "digits", "--evaluations", 10**9),
+    ("random", "--data", "digits", "--epochs", 10**9),
+    ("random", "--data", "digits", "--minutes", 10**9),
+    ("random", "--data", "digits", "--channels", 16_384, "--cells", 1000),
+    (
+        "random",
+        "--space",
+        'choices:{"x": [1, 2]}',
+        "--evaluate",
+        "helpers.hostile_code:signals",
+        "--evaluations",
+        10**9,
+    ),
+    ("binas", "--data", "digits", "--minutes", 10**6),
+    ("darts", "--data", "digits", "--epochs", 10**8),
+]
+
+
+@pytest.mark.parametrize("words", SEARCHES)
+def test_a_search_of_days_needs_a_word_more(words: tuple[Any, ...], refused: Any) -> None:
+    assert "--yes" in refused("search", *words)
+
+
+def test_combinations_of_limits_are_counted_before_they_are_made(refused: Any) -> None:
+    many = [word for number in range(1, 31) for word in ("--latency-ms", number, "--params", number, "--macs", number)]
+    assert "100 combinations" in refused("search", "binas", "--data", "digits", *many)
+    assert "once" in refused("search", "binas", "--data", "digits", "--latency-ms", 3, "--latency-ms", 3)

@@ -113,3 +113,8 @@ def test_noise_that_is_described_twice(data: str, refused: Any) -> None:
 @pytest.mark.parametrize("augment", ["crop=1,crop=2", "crop=" + "1" * 5000, "autoaugment=7", "flip=1", "crop=-1"])
 def test_augmentation_that_is_described_twice(augment: str, refused: Any) -> None:
     refused("search", "random", "--data", "digits", "--augment", augment)
+
+
+@pytest.mark.parametrize("training", ["optimizer=adamw,optimizer=sgd", "momentum=0.9, momentum=0.8", "a=" + 9999 * "["])
+def test_a_recipe_that_is_given_twice(training: str, refused: Any) -> None:
+    refused("search", "random", "--data", "digits", "--training", training)

@@ -40,7 +40,7 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "split": st.tuples(*3 * [st.floats(0.1, 100, exclude_min=True)]),
     "limits": st.dictionaries(
         st.sampled_from(["params", "latency_ms"]),
-        st.floats(1e-3, 1e9) | st.lists(st.floats(1e-3, 1e9), min_size=2, max_size=3),
+        st.floats(1e-3, 1e9) | st.lists(st.floats(1e-3, 1e9), unique=True, min_size=2, max_size=3),
         min_size=1,
     ),
     "network": st.sampled_from(["vgg16", "own_networks:plain"]),
@@ -141,7 +141,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The configuration that the real command makes of its words."""
 
     def asked(method: str, **given: Any) -> None:
-        given.pop("run"), given.pop("progress")
+        given.pop("run"), given.pop("progress"), given.pop("yes")
         raise ParsedError(asked_for(method, given))
 
     monkeypatch.setattr(engine, "search", asked)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import click
 
-from archwright.cli.values import FINITE_POSITIVE, PATH, TEXT
+from archwright.cli.values import FINITE_POSITIVE, PATH, TEXT, YES_HELP
 from archwright.search.registry import methods
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ def _run_options() -> list[GroupedOption]:
     last = "Print one JSON object as the last line of stdout."
     return [
         GroupedOption(["--run"], type=PATH, group=RUN, help=folder),
+        GroupedOption(["--yes"], is_flag=True, group=RUN, help=YES_HELP),
         GroupedOption(["--json", "as_json"], is_flag=True, group=RUN, help=last),
     ]
 
@@ -151,10 +152,10 @@ def _run(name: str, values: dict[str, Any]) -> None:
     from archwright.runs.progress import TerminalProgress
     from archwright.search.engine import search
 
-    run, as_json = values.pop("run"), values.pop("as_json")
+    run, yes, as_json = values.pop("run"), values.pop("yes"), values.pop("as_json")
     given = {key: list(values.pop(f"limit_{key}")) for key in RESOURCES}
     limits = {key: numbers if len(numbers) > 1 else numbers[0] for key, numbers in given.items() if numbers}
-    result = search(name, run=run, progress=TerminalProgress(), limits=limits, **values)
+    result = search(name, run=run, progress=TerminalProgress(), limits=limits, yes=yes, **values)
     show_answer(result, as_json)
 
 

@@ -24,7 +24,7 @@ def finished(folder: Path, method: str, progress: Progress | None = None, **sett
     """
     if (folder / "run.json").exists():
         return resume(folder, progress=progress)
-    return search(method, run=folder, progress=progress, **settings)
+    return search(method, run=folder, progress=progress, yes=True, **settings)
 
 
 def name_of(settings: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeVar
 
@@ -20,12 +21,14 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from archwright.bounds import (
+    MOST_ANSWERS,
     MOST_BATCH,
     MOST_CELLS,
     MOST_CHANNELS,
     MOST_COUNT,
     MOST_NUMBER,
     MOST_PIXELS,
+    MOST_SECONDS,
     MOST_SEED,
     MOST_THREADS,
     MOST_WORKERS,
@@ -81,7 +84,7 @@ OF_TRAINING = ("recipe", "epochs", "batch_size", "lr", "training", "onnx")
 """Settings of how networks are trained and kept."""
 OF_WORK = frozenset({"executor", "workers", "address"})
 """Settings of where work items run."""
-OF_EVALUATIONS = frozenset({"evaluate", "failures"})
+OF_EVALUATIONS = frozenset({"evaluate", "failures", "timeout"})
 """Settings of evaluations of single architectures."""
 OF_TABLES = frozenset({"benchmark", "dataset"})
 """Settings of looking accuracies up."""
@@ -206,6 +209,13 @@ class Configuration(BaseModel):
         description="evaluations that may fail before the search gives up",
         json_schema_extra=EVALUATION,
     )
+    timeout: float | None = Field(
+        None,
+        gt=0,
+        le=MOST_SECONDS,
+        description="seconds that one evaluation may take; it has failed then",
+        json_schema_extra=EVALUATION,
+    )
     executor: str = Field("here", description="where work items run: here, processes or ray", json_schema_extra=WORK)
     workers: int = Field(
         1,
@@ -256,6 +266,16 @@ class Configuration(BaseModel):
             raise ValueError("; ".join(problems))
         return self
 
+    @model_validator(mode="after")
+    def _few_limits(self) -> Self:
+        """Each combination of limits is an answer of its own."""
+        lists = [limit for limit in self.limits.values() if isinstance(limit, list)]
+        if any(len(set(one)) < len(one) for one in lists):
+            raise ValueError("each limit is to be given once")
+        if math.prod(map(len, lists)) > MOST_ANSWERS:
+            raise ValueError(f"at most {MOST_ANSWERS} combinations of limits are expected")
+        return self
+
     @property
     def trains_answer(self) -> bool:
         """Whether the answer is trained on the data: always without a table, with one only on request."""
@@ -271,8 +291,11 @@ class Configuration(BaseModel):
             found |= dict.fromkeys(("channels", "cells"), "without --data")
         if self.data is None and self.benchmark is not None:
             found["scale"] = "beside --benchmark without --data"
+        if self.benchmark is not None:
+            found["timeout"] = "beside --benchmark"
         if self.evaluate == ASK_AND_TELL:
-            found |= dict.fromkeys((*OF_TRAINING, "final_epochs", "minutes", "failures"), "where the caller evaluates")
+            names = (*OF_TRAINING, "final_epochs", "minutes", "failures", "timeout")
+            found |= dict.fromkeys(names, "where the caller evaluates")
         return found
 
     @property

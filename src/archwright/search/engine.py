@@ -12,6 +12,7 @@ from torch import Tensor
 from archwright.data import ImageData, from_object
 from archwright.data.kept import keep
 from archwright.device import Device
+from archwright.effort import SECONDS_A_RECORD, TRAINING, refuse_large, seconds_of, training_bytes
 from archwright.errors import ArchwrightError, InfeasibleError, InputError, Interrupted, RunError
 from archwright.imports import require_permission
 from archwright.owncode import place_of, told
@@ -25,7 +26,7 @@ from archwright.search.answer import Answer, Found
 from archwright.search.asked import asked_for, check_idle, completed, names_given, space_text
 from archwright.search.configuration import ASK_AND_TELL, Configuration, imports, references, validated
 from archwright.search.context import Context
-from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, Stage
+from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, SearchMethod, Stage
 from archwright.search.plan import planned
 from archwright.search.registry import methods
 from archwright.search.task import Task
@@ -47,6 +48,7 @@ def search(
     run: Path | str | None = None,
     progress: Progress | None = None,
     options: dict[str, Any] | None = None,
+    yes: bool = False,
     **settings: Any,
 ) -> Answer:
     """Search for an architecture.
@@ -62,6 +64,7 @@ def search(
         run: folder of the run; a new one in the runs root by default.
         progress: where to show what happens; silent by default.
         options: the method's own options; they may also be given as further keyword arguments.
+        yes: begin also what takes days (see :mod:`archwright.effort`).
         settings: fields of :class:`~archwright.search.configuration.Configuration`.
 
     Example:
@@ -85,11 +88,13 @@ def search(
     prepared.check()
     if images is None:
         context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
+    _check_step(context, yes)
     if configuration.minutes is not None:
+        refuse_large("a search", 60 * configuration.minutes, yes=yes)
         prepared = _within_minutes(prepared, configuration.minutes)
         context = prepared.context
     else:
-        _say_plan(prepared)
+        refuse_large("a search", _say_plan(prepared), yes=yes)
     folder = Path(run) if run is not None else new_folder(method, context.task.space.name)
     keep_images = None if images is None else partial(keep, images)
     context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_images)
@@ -391,7 +396,17 @@ def compute_device(configuration: Configuration) -> Device:
         raise InputError(f"{error.expected} or of the benchmark ({', '.join(known)})", error.got, error.do) from error
 
 
-def _say_plan(method: Method) -> None:
+def _check_step(context: Context, yes: bool) -> None:
+    """Refuse networks that nobody trains, by their counted cost, before a step of one is timed."""
+    c, task = context.configuration, context.task
+    if c.trains_answer and task.space.builds_networks:
+        cost = task.space.cost(task.space.sample(context.rng("effort")), task.scale)
+        passes = TRAINING * len(task.data.train)
+        refuse_large("an epoch of one training", passes * seconds_of(cost.macs), training_bytes(cost.params), yes)
+
+
+def _say_plan(method: Method) -> float:
+    """Says what a search will take, and gives the seconds, roughly."""
     context = method.context
     c = context.configuration
     if c.data is not None:
@@ -400,3 +415,5 @@ def _say_plan(method: Method) -> None:
     if seconds is not None:
         minutes = f"{seconds / 60:.1f} min" if seconds > 90 else f"{max(1, round(seconds))} s"
         context.progress.say(f"{c.method} on {c.space}: about {minutes} on {context.device.name}.")
+    kept = SECONDS_A_RECORD * method.rounds if isinstance(method, SearchMethod) else 0.0
+    return max(seconds or 0.0, kept)

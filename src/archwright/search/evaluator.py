@@ -96,10 +96,11 @@ class Evaluator:
         context, c, task = self.context, self.context.configuration, self.context.task
         fields = {"architecture": str(architecture), "space": task.space_text}
         if c.evaluate is not None:
-            return {**fields, "evaluate": c.evaluate, "scale": task.scale.to_dict()}
+            return {**fields, "evaluate": c.evaluate, "scale": task.scale.to_dict(), "timeout": c.timeout}
         if task.table is not None:
             return {**fields, "benchmark": c.benchmark, "dataset": c.dataset}
-        return training_job(context, architecture, self._checkpoints(architecture)).to_json()
+        job = training_job(context, architecture, self._checkpoints(architecture), timeout=c.timeout)
+        return job.to_json()
 
     def _checkpoints(self, architecture: Architecture) -> str:
         key = hashlib.sha256(str(architecture).encode()).hexdigest()[:16]

@@ -21,7 +21,7 @@ from archwright.data.augmentation import find_augmentation
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError, Interrupted, RunError
 from archwright.execution.base import cheap
-from archwright.owncode import OwnCodeError, own_code, told
+from archwright.owncode import OwnCodeError, own_code, time_limit, told
 from archwright.references import resolve
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
@@ -93,6 +93,7 @@ class TrainingJob:
         split: the part the accuracy is measured on (``validation`` in a search, ``test`` once at the end).
         checkpoints: folder in a run for states inside the training, or None; a machine of a cluster that does not
             share the run's folder keeps none.
+        timeout: seconds that it may take, or None.
     """
 
     data: DataRequest
@@ -105,6 +106,7 @@ class TrainingJob:
     device: str
     split: str
     checkpoints: str | None = None
+    timeout: float | None = None
 
     def to_json(self) -> Json:
         """The payload of a work item."""
@@ -157,7 +159,12 @@ def train_and_measure(payload: Json, stop: Stop) -> Json:
         stop: asked at every step of the training.
     """
     job = TrainingJob.from_json(payload)
-    return _kept(lambda: _train_and_measure(job, stop), (Interrupted, InputError, RunError, OSError))
+
+    def trained() -> dict[str, Json]:
+        with time_limit("the training", job.timeout):
+            return _train_and_measure(job, stop)
+
+    return _kept(trained, (Interrupted, InputError, RunError, OSError))
 
 
 def _train_and_measure(job: TrainingJob, stop: Stop) -> dict[str, Json]:

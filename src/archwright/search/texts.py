@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from archwright.strict import parse_json
+
 
 def write(value: Any) -> str:
     """``70.0,15.0,15.0`` of several numbers, ``momentum=0.8,nesterov=false`` of a mapping, else the plain text."""
@@ -26,13 +28,17 @@ def read_mapping(text: str) -> dict[str, Any]:
     pairs = [item.partition("=") for item in text.split(",")]
     if not all(equals for _, equals, _ in pairs):
         raise ValueError("write it as optimizer=adamw,label_smoothing=0.1")
+    names = [name.strip() for name, _, _ in pairs]
+    twice = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is given twice")
     return {name.strip(): read_word(word.strip()) for name, _, word in pairs}
 
 
 def read_word(text: str) -> Any:
     """A number, ``true`` or ``false`` as what it says; any other word as it stands."""
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return text
     return value if isinstance(value, bool | int | float) else text
