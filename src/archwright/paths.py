@@ -80,9 +80,18 @@ def open_plain(path: Path, follow: bool = True) -> IO[bytes]:
     return file
 
 
-def read_plain(path: Path, follow: bool = True) -> bytes:
-    """What the plain file at ``path`` holds, or a link to one where ``follow`` allows it; see :func:`open_plain`."""
+def read_plain(path: Path, follow: bool = True, most: int | None = None) -> bytes:
+    """What a plain file holds.
+
+    Args:
+        path: of the file.
+        follow: whether it may be a link to one.
+        most: bytes that it may have; None for any number.
+    """
     with open_plain(path, follow) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise InputError(f"at most {most:,} bytes in {path}", f"{size:,}")
         return file.read()
 
 

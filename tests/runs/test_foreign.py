@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from archwright.cli.main import main
+from archwright.errors import RunError
+from archwright.runs.files import JsonLines
 from archwright.runs.run import Run
 
 PLACES = (
@@ -109,6 +111,27 @@ def test_it_is_refused_by_every_command_and_blocks_no_list(
     listed = json.loads(capsys.readouterr().out)
     assert str(runs_folder / "good") in [one["run"] for one in listed["runs"]]
     assert sorted(str(path) for path in runs_folder.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("place", ["run.json", "events.jsonl", "items/search.jsonl", "stages/answer.json", "lock"])
+def test_a_file_that_claims_a_terabyte_is_not_read(
+    place: str, finished: Path, runs_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("good", "odd"):
+        shutil.copytree(finished, runs_folder / name)
+    os.truncate(runs_folder / "odd" / place, 2**40)  # zeros, without a byte on the disk
+    for command in ("show", "report", "resume"):
+        assert ended("runs", command, runs_folder / "odd") in (0, 2)
+        assert "unexpected" not in capsys.readouterr().err
+    assert ended("runs", "list") == 0
+    assert "good" in capsys.readouterr().out
+
+
+def test_a_log_that_claims_a_terabyte_is_not_continued(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").touch()
+    os.truncate(tmp_path / "log.jsonl", 2**40)
+    with pytest.raises(RunError, match="no beginning"):
+        JsonLines(tmp_path / "log.jsonl").append({"a": 1})
 
 
 def test_a_link_to_a_run_is_not_removed(

@@ -22,8 +22,8 @@ def create(path: Path) -> int:
 
 
 def append(path: Path) -> int:
-    """A descriptor for reading, and for writing at the end of a file, which is made where there is none."""
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    """A descriptor for reading, and for writing at the end of a file, which is made where there is none; no link."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
 
 
 def write(descriptor: int, data: Buffer) -> int:

@@ -37,6 +37,10 @@ Tree: TypeAlias = Any
 _MARKS = _TENSOR, _ARRAY, _TUPLE, _PAIRS = "__tensor__", "__array__", "__tuple__", "__pairs__"
 
 
+LARGEST = 500_000_000
+"""Bytes of a JSON file that is read."""
+LONGEST_LINE = 100_000_000
+"""Bytes of a line in a log."""
 ASIDE = re.compile(r"\..+\.\d+\.tmp")
 """Names of files that are written aside: what they are to be called and the number of the process."""
 
@@ -154,7 +158,7 @@ def _finite(value: Json) -> Json:
 def read_json(path: Path) -> Json:
     """The JSON in ``path``; a damaged file, or anything but a plain file, is an error that names it."""
     try:
-        return parse_json(read_plain(path))
+        return parse_json(read_plain(path, most=LARGEST))
     except ValueError as error:
         raise RunError(f"expected JSON in {path}, got a damaged file ({error}).") from error
 
@@ -282,7 +286,9 @@ class JsonLines:
         number, offset = place
         with open_plain(self.path) as file:
             file.seek(offset)
-            for line in file:
+            while line := file.readline(LONGEST_LINE):
+                if len(line) == LONGEST_LINE:
+                    raise RunError(f"expected a JSON object in line {number + 1} of {self.path}, got no end of it.")
                 if not line.endswith(b"\n"):
                     return
                 number, offset = number + 1, offset + len(line)
@@ -302,8 +308,10 @@ class JsonLines:
 
 def _whole_bytes(descriptor: int) -> int:
     """Length of a file up to the end of its last whole line."""
-    end = os.fstat(descriptor).st_size
+    size = end = os.fstat(descriptor).st_size
     while end > 0:
+        if size - end > LONGEST_LINE:
+            raise RunError("expected a log of lines to be continued, got a file whose last line has no beginning.")
         begin = max(0, end - 4096)
         newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
         if newline >= 0:
