@@ -24,6 +24,8 @@ MOST_ANSWERS = 100
 """Combinations of limits that one search answers."""
 MOST_SECONDS = 1e7
 """Of one evaluation."""
+MOST_LISTED = 1_000_000
+"""Architectures that are drawn before the first is looked at."""
 MOST_NUMBER = 1e15
 """Size of anything that is measured."""
 
@@ -36,6 +38,7 @@ _BY_ENDING = {
     "workers": MOST_WORKERS,
     "width": MOST_WIDTH,
     "seed": MOST_SEED,
+    "pool": MOST_LISTED,
 }
 
 

@@ -152,7 +152,7 @@ def _check_graph(content: bytes, path: Path) -> None:
 
     try:
         model = onnx.load_from_string(content)
-    except DecodeError as error:
+    except (DecodeError, ValueError) as error:
         raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
     used = {node.op_type for node in model.graph.node}
     if used & {"Loop", "Scan", "If"} or model.functions:

@@ -49,6 +49,7 @@ from archwright.solvers.fourier import ParityFeatures, RecoverySettings, Round, 
 from archwright.solvers.polynomial import Polynomial
 from archwright.spaces.base import Architecture
 from archwright.spaces.cell_space import CellSpace, as_cell_space
+from archwright.spaces.operations import Cost
 from archwright.spaces.registry import find_space
 from archwright.spaces.subgraphs import Signs, Subgraphs, read_bits, write_bits
 from archwright.supernets.cell import CellSupernet
@@ -221,6 +222,11 @@ class Rsps(SearchMethod):
         self.space.check_scale(self._scale)
         if self.options.supernet is not None:
             load_supernet(supernet_of(self.options.supernet), self._new_supernet(), self.context.task.data.fingerprint)
+
+    def largest(self) -> Cost | None:
+        """The supernet, which has every operation everywhere."""
+        one = self.space.cost(self.space.sample(self.context.rng("effort")), self._scale)
+        return Cost(one.params * len(self.space.operations), one.macs * len(self.space.operations))
 
     @property
     def _scale(self) -> Any:

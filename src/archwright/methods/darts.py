@@ -32,6 +32,7 @@ from archwright.search.method import Options
 from archwright.search.values import Choice
 from archwright.spaces.base import Scale
 from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
+from archwright.spaces.operations import Cost
 from archwright.supernets.cell import Active, CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
 from archwright.supernets.train import new_cell_supernet
@@ -289,6 +290,11 @@ class DifferentiableSearch(GradientSearch):
     def space(self) -> CellSpace[Any]:
         """The cell space; another one is refused."""
         return as_cell_space(self.context.task.space)
+
+    def largest(self) -> Cost | None:
+        """The supernet, which has every operation everywhere."""
+        one = self.space.cost(self.space.sample(self.context.rng("effort")), self.supernet_scale)
+        return Cost(one.params * len(self.space.operations), one.macs * len(self.space.operations))
 
     @property
     def supernet_scale(self) -> Scale:

@@ -44,6 +44,7 @@ from archwright.search.method import Method, Options, Stage
 from archwright.search.values import StageResult, Trained
 from archwright.spaces.base import Architecture, Scale
 from archwright.spaces.cell_space import CellSpace, as_cell_space
+from archwright.spaces.operations import Cost
 from archwright.spaces.topology import topology_json
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
@@ -201,6 +202,11 @@ class Nesbs(Method):
     def space(self) -> CellSpace[Any]:
         """The cell space; another one is refused."""
         return as_cell_space(self.context.task.space)
+
+    def largest(self) -> Cost | None:
+        """The supernet, which has every operation everywhere."""
+        one = self.space.cost(self.space.sample(self.context.rng("effort")), self.supernet_scale)
+        return Cost(one.params * len(self.space.operations), one.macs * len(self.space.operations))
 
     @property
     def supernet_scale(self) -> Scale:

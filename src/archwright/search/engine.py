@@ -88,7 +88,7 @@ def search(
     prepared.check()
     if images is None:
         context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
-    _check_step(context, yes)
+    _check_step(prepared, yes)
     if configuration.minutes is not None:
         refuse_large("a search", 60 * configuration.minutes, yes=yes)
         prepared = _within_minutes(prepared, configuration.minutes)
@@ -396,12 +396,11 @@ def compute_device(configuration: Configuration) -> Device:
         raise InputError(f"{error.expected} or of the benchmark ({', '.join(known)})", error.got, error.do) from error
 
 
-def _check_step(context: Context, yes: bool) -> None:
+def _check_step(method: Method, yes: bool) -> None:
     """Refuse networks that nobody trains, by their counted cost, before a step of one is timed."""
-    c, task = context.configuration, context.task
-    if c.trains_answer and task.space.builds_networks:
-        cost = task.space.cost(task.space.sample(context.rng("effort")), task.scale)
-        passes = TRAINING * len(task.data.train)
+    cost = method.largest()
+    if cost is not None:
+        passes = TRAINING * len(method.context.task.data.train)
         refuse_large("an epoch of one training", passes * seconds_of(cost.macs), training_bytes(cost.params), yes)
 
 

@@ -21,6 +21,7 @@ from archwright.search.final import train_answer
 from archwright.search.task import Task
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
+from archwright.spaces.operations import Cost
 from archwright.spaces.topology import topology_json
 
 R = TypeVar("R", bound=StageResult)
@@ -181,6 +182,16 @@ class Method(ABC):
     def limits(self) -> dict[str, float | list[float]]:
         """The limits that the run works under."""
         return self.context.configuration.limits
+
+    def largest(self) -> Cost | None:
+        """What the largest network that the search trains costs, by a count that builds none; None where it trains none.
+
+        By it a search is refused before a step is timed, where nobody has the time or the memory.
+        """
+        context, task = self.context, self.context.task
+        if not context.configuration.trains_answer or not task.space.builds_networks:
+            return None
+        return task.space.cost(task.space.sample(context.rng("effort")), task.scale)
 
     def estimate_seconds(self) -> float | None:
         """Rough duration of the whole run, or None where it is a matter of seconds."""
