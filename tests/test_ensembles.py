@@ -89,6 +89,8 @@ def test_a_folder_without_a_member_is_refused(members: tuple[Model, ...], tmp_pa
     listed = json.loads((tmp_path / "ensemble.json").read_text())
     for change, message in (
         ({"members": ["../../secret"]}, "leads out"),
+        ({"members": ["x" * 300]}, "no name of a file"),
+        ({"checksums": {"gone.safetensors": "00000000"}}, "no file gone"),
         ({"format": 9}, "format 9"),
         ({"mean": 3}, "mean"),
     ):

@@ -227,6 +227,8 @@ def read_sealed(path: Path) -> Sealed:
     kept = Sealed(known.get("value"), known.get("made_with", {}), known.get("files", {}))
     if known.get("checksum") != _checksum(kept.value if older else kept._asdict()):
         raise RunError(f"expected {path} as it was written, got a damaged or altered file (its checksum differs).")
+    if not (isinstance(kept.made_with, dict) and isinstance(kept.files, dict)):
+        raise RunError(f"expected digests by name in {path}, got something else.")
     return kept
 
 
