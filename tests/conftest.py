@@ -20,6 +20,14 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many faults were put in the way of a search (tests/runs/test_faults.py)."""
+    passed = terminalreporter.stats.get("passed", [])
+    points = sum(value for report in passed for name, value in report.user_properties if name == "fault points")
+    if points:
+        terminalreporter.write_line(f"{points:,} faults, after each of which the end was the same")
+
+
 @pytest.fixture(scope="session")
 def nb201() -> CompactTable:
     path = shared_data("nb201.npz")

@@ -140,3 +140,14 @@ def test_times_are_of_all_and_of_each(members: tuple[Model, ...], images: Tensor
     assert report.latency_ms is not None
     assert report.latency_ms > 0
     assert len(report.to_dict()["member_latency_ms"]) == 3
+
+
+def test_the_member_of_another_ensemble_is_refused(members: tuple[Model, ...], tmp_path: Path) -> None:
+    Ensemble(members[:2]).save(tmp_path / "both")
+    members[1].save(tmp_path / "both" / "0.safetensors")
+    with pytest.raises(RunError, match=r"got another 0\.safetensors"):
+        load_model(tmp_path / "both")
+    listed = json.loads((tmp_path / "both" / "ensemble.json").read_text())
+    del listed["checksums"]  # as lists were before
+    (tmp_path / "both" / "ensemble.json").write_text(json.dumps(listed))
+    assert load_model(tmp_path / "both") is not None

@@ -61,6 +61,7 @@ def test_a_module_imports_only_what_is_below_it(path: Path) -> None:
 ROOMS_OF_ALL_METHODS = ("search", "costs", "runs", "cli")
 NAMED = {
     "search/registry.py": "the list of methods",
+    "search/asked.py": "a hint which method to take, in an error",
     "search/configuration.py": "hints which method to take, in descriptions of settings and in an error",
     "cli/main.py": "the example below the help",
     "cli/search.py": "the example in an error",

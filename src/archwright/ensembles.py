@@ -20,7 +20,7 @@ from archwright.costs.measure import Timing, measure
 from archwright.data import Preprocessing
 from archwright.errors import InputError, RunError
 from archwright.models import FORMAT, Classifier, Model, finite, load_member
-from archwright.runs.files import Json, forget, inside, read_json, write_json
+from archwright.runs.files import Json, file_checksum, forget, inside, read_json, write_json
 from archwright.solvers.svgd import (
     Floats,
     average_test_error,
@@ -152,7 +152,8 @@ class Ensemble(Classifier):
         names = [f"{number}.safetensors" for number in range(len(self.members))]
         for name, member in zip(names, self.members, strict=True):
             member.save(Path(folder) / name)
-        listed = {"format": FORMAT, "mean": self.mean, "members": names, "measured": self.measured}
+        left = {name: file_checksum(Path(folder) / name) for name in names}
+        listed = {"format": FORMAT, "mean": self.mean, "members": names, "measured": self.measured, "checksums": left}
         write_json(Path(folder) / MANIFEST, listed)
 
     def export(self, path: Path | str, overwrite: bool = False) -> float:
@@ -218,6 +219,7 @@ class _Manifest:
     mean: Mean
     members: tuple[str, ...]
     measured: dict[str, Json]
+    checksums: dict[str, str]
 
 
 def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: bool = False) -> Ensemble:
@@ -229,7 +231,9 @@ def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: b
         allow_import: as in :func:`archwright.load_model`.
     """
     try:
-        listed = from_plain(_Manifest, read_json(folder / MANIFEST), "an ensemble")
+        read = read_json(folder / MANIFEST)
+        known = {"checksums": {}, **read} if isinstance(read, dict) else read  # older lists have none
+        listed = from_plain(_Manifest, known, "an ensemble")
     except InputError as error:
         raise RunError(f"expected an ensemble in {folder}, got another {MANIFEST}: {error}") from error
     if len(listed.members) > MOST_MEMBERS or len(set(listed.members)) < len(listed.members):
@@ -244,5 +248,8 @@ def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: b
             f"no file {', '.join(missing)}",
             "Copy the whole folder.",
         )
+    other = [name for name, left in listed.checksums.items() if file_checksum(inside(folder, name)) != left]
+    if other:
+        raise RunError(f"expected the members that the ensemble in {folder} was saved with, got another {other[0]}.")
     members = tuple(load_member(inside(folder, name), space, allow_import) for name in listed.members)
     return Ensemble(members, listed.mean, listed.measured)

@@ -317,4 +317,6 @@ def _model_of_run(run: Run) -> Path:
         else:
             why, do = "has not trained its network yet", f"Continue it with: archwright runs resume {run.folder}"
         raise InputError("a run with a trained model", f"{run.folder}, which {why}", do)
+    if run.status() == "finished":
+        run.check_file("artifacts/best.safetensors")
     return path

@@ -50,7 +50,12 @@ def user_path(text: str) -> Path:
 
 
 def odd_kind(path: Path, follow: bool = False) -> str | None:
-    """What lies at ``path`` where it is no plain file, as "a pipe"; None for a plain file, and for nothing at all."""
+    """What lies at ``path`` where it is no plain file, as "a pipe"; None for a plain file, and for nothing at all.
+
+    Args:
+        path: that is looked at; nothing there is opened.
+        follow: whether of a link that counts which it leads to.
+    """
     try:
         mode = path.stat(follow_symlinks=follow).st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -76,7 +81,7 @@ def open_plain(path: Path, follow: bool = True) -> IO[bytes]:
 
 
 def read_plain(path: Path, follow: bool = True) -> bytes:
-    """What the plain file at ``path`` holds; see :func:`open_plain`."""
+    """What the plain file at ``path`` holds, or a link to one where ``follow`` allows it; see :func:`open_plain`."""
     with open_plain(path, follow) as file:
         return file.read()
 
@@ -115,7 +120,13 @@ def check_output(path: Path, mark: bytes, overwrite: bool = False, inputs: Itera
 
 
 def refuse_foreign(path: Path, mark: bytes, overwrite: bool) -> None:
-    """Refuse to write over a file that we did not write, as in :func:`check_output`."""
+    """Refuse to write over a file that we did not write.
+
+    Args:
+        path: of the file; there may be none yet.
+        mark: what every file of this kind that we write has in it.
+        overwrite: whether a file of another origin may be replaced, too.
+    """
     refuse_odd(path)
     if path.exists() and not overwrite and not _has(path, mark):
         raise InputError(

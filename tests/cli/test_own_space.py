@@ -45,17 +45,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_saved_ensemble_predicts_in_another_process(folder: Path) -> None:
     refused = archwright(folder, "predict", "run", "three.png", "--json")
     assert refused.returncode == 2
-    assert "--space" in refused.stderr
-    done = archwright(folder, "predict", "run", "three.png", "--space", "my_spaces.py:TRIANGLE", "--json")
-    assert done.returncode == 0, done.stderr
-    (one,) = json.loads(done.stdout)["predictions"]
-    assert one["class"] in [str(digit) for digit in range(10)]
+    assert "--allow-import" in refused.stderr
+    answers = []
+    for known in (["--space", "my_spaces.py:TRIANGLE"], ["--allow-import"]):
+        done = archwright(folder, "predict", "run", "three.png", *known, "--json")
+        assert done.returncode == 0, done.stderr
+        answers.append(json.loads(done.stdout)["predictions"])
+    assert answers[0] == answers[1]
+    assert answers[0][0]["class"] in [str(digit) for digit in range(10)]
 
 
 def test_the_saved_ensemble_is_loaded_by_a_space_that_is_given_or_imported(folder: Path) -> None:
     from archwright.spaces.registry import find_space
 
-    with pytest.raises(InputError, match="has not imported it"):
+    with pytest.raises(InputError, match="expected your permission to run"):
         aw.load_model(folder / "run")
     space = find_space(f"{folder}/my_spaces.py:TRIANGLE")
     for ensemble in (aw.load_model(folder / "run"), aw.load_model(folder / "run", space=space)):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import pytest
 
 from archwright.errors import InputError
 from archwright.execution.base import Executor, Item, make_executor, run_items
+from archwright.execution.ray_guard import of_cluster
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 
@@ -89,6 +94,81 @@ def test_machines_that_differ_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=message):
             _compare("m", here, there)
+
+
+def listening(processes: set[int]) -> dict[str, str]:
+    """The command of each of these processes by the address that it listens at."""
+    addresses = {}
+    for name in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
+            _, local, _, state, *fields = line.split()
+            if state == "0A":
+                addresses[f"socket:[{fields[5]}]"] = local.partition(":")[0]
+    found = {}
+    for process in processes:
+        for descriptor in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):
+                address = addresses.get(str(descriptor.readlink()))
+                if address is not None:
+                    found[address] = Path(f"/proc/{process}/comm").read_text().strip()
+    return found
+
+
+def test_a_local_cluster_listens_to_this_machine_only(cluster: Executor) -> None:
+    import ray
+
+    cluster.require(())
+    processes = of_cluster(os.getpid(), str(Path(ray.__file__).parent), set())
+    assert len(processes) >= 4
+    found = listening({one.number for one in processes} | {os.getpid()})
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert found
+    assert found.keys() <= loopback, found
+    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ
+
+
+DRIVER = """
+import os, sys, time
+from pathlib import Path
+import ray
+from archwright.execution.base import make_executor
+from archwright.execution.ray_guard import of_cluster
+executor = make_executor("ray", 1)
+executor.require(())
+print(*(one.number for one in of_cluster(os.getpid(), str(Path(ray.__file__).parent), set())), flush=True)
+if sys.argv[1] == "close":
+    executor.close()
+    time.sleep(600)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("end", ["kill", "close"])
+def test_nothing_of_a_local_cluster_outlives_its_run(cluster: Executor, end: str) -> None:
+    """Ray's own agents stay for minutes where the driver is killed (-9)."""
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, end], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    try:
+        processes = [int(text) for text in driver.stdout.readline().split()]
+        assert len(processes) >= 4
+        if end == "kill":
+            driver.kill()
+            driver.wait()
+        deadline = time.monotonic() + 60
+        while any(is_alive(one) for one in processes) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert [one for one in processes if is_alive(one)] == []
+    finally:
+        driver.kill()
+        driver.communicate()
+
+
+def is_alive(process: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 def test_an_address_that_does_not_answer() -> None:

@@ -229,8 +229,8 @@ def test_particles_on_one_architecture_are_an_error_that_offers_delta(found: Ans
     [
         ({"size": 1}, "size"),
         ({"sampler": "nes-rs", "size": 4, "pool": 3}, "a pool at least as large"),
-        ({"limits": {"memory_bytes": 3.0}}, "limits on params, macs or latency_ms"),
-        ({"benchmark": "nb201"}, "no benchmark"),
+        ({"limits": {"memory_bytes": 3.0}}, "a limit of the method nesbs .latency_ms, macs, params"),
+        ({"benchmark": "nb201"}, "--benchmark with the method 'nesbs'"),
         ({"space": "mbconv"}, "a cell space"),
         ({"partial_channels": 3}, "divisible by 3"),
         ({"supernet": "nowhere"}, "a run with a trained supernet"),

@@ -336,7 +336,18 @@ def test_a_finished_run_is_not_resumed(guest: TestClient, root: Path) -> None:
 def test_what_a_run_imports_is_said(guest: TestClient, root: Path) -> None:
     make_run(root, "own", space="my_module:MySpace", evaluate="my_module:score")
     told = news(guest.get("/api/stream", params={"run": "own"}).text)["run"]
-    assert told["imports"] == ["my_module"]
+    assert told["imports"] == ["the module my_module (not found here)"]
+
+
+def test_what_a_run_imports_needs_a_permission(guest: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[bool] = []
+    monkeypatch.setattr(Resumer, "start", lambda _self, _folder, allow_import: started.append(allow_import))
+    make_run(root, "own", evaluate=f"{root / 'mine.py'}:score")
+    refused = guest.post("/api/runs/own/resume", headers=SAME)
+    assert refused.status_code == 409
+    assert f"permission to run {root / 'mine.py'}" in refused.json()["error"]
+    assert guest.post("/api/runs/own/resume?allow_import=true", headers=SAME).status_code == 200
+    assert started == [True]
 
 
 @pytest.mark.parametrize("space", ['choices:{"a": [1, 2]}', "choices:/tmp/space.json", "width:resnet20", "here:f-01"])

@@ -141,7 +141,8 @@ def test_a_search_goes_on_after_a_fault(name: str, small_steps: Path, tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_a_search_goes_on_after_every_fault(name: str, small_steps: Path, tmp_path: Path, count_points: Count) -> None:
-    count_points(go_through(small_steps, searching(name, small_steps, tmp_path / "plan")))
+    often = 6 if name == "binas" else 1  # it writes three times as much as others
+    count_points(go_through(small_steps, searching(name, small_steps, tmp_path / "plan"), fail_every=often))
 
 
 @pytest.mark.slow

@@ -115,6 +115,8 @@ def consistent(method: str, given: dict[str, Any]) -> dict[str, Any]:
     if {"sample", "population"} & set(given):
         given["population"] = given.get("sample", 10) + given.get("population", 2)
     given = {name: value for name, value in given.items() if name not in without}
+    if "limits" in given and not methods.get(method).several_limits:
+        given["limits"] = {name: max(np.atleast_1d(limit)).item() for name, limit in given["limits"].items()}
     while idle := idle_in(method, given):
         given = {name: value for name, value in given.items() if name not in idle}
         if "training" in given:

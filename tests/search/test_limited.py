@@ -138,7 +138,7 @@ def test_a_further_limit_trains_only_for_itself(finished: Answer, limits: list[f
 def test_a_further_limit_by_the_command_line(finished: Answer, limits: list[float], tmp_path: Path) -> None:
     folder = copied(finished, tmp_path / "run")
     limit = 0.5 * sum(limits)
-    done = CliRunner().invoke(cli, ["runs", "resume", str(folder), "--limit", str(limit), "--json"])
+    done = CliRunner().invoke(cli, ["runs", "resume", str(folder), "--latency-ms", str(limit), "--json"])
     assert done.exit_code == 0, done.output
     models = json.loads(done.stdout.strip().splitlines()[-1])["models"]
     assert [one["limits"]["latency_ms"] for one in models] == [*limits, limit]
@@ -206,7 +206,7 @@ def test_a_plan_is_repeated(
         ({"limits": {"colour": 1.0}}, "colour"),
         ({"latency_table": "nowhere.json"}, "a latency table"),
         ({"plan_from": "nowhere"}, "a run folder"),
-        ({"evaluate": "helpers.own_limits:TwoSearch", "data": None}, "evaluates architectures"),
+        ({"evaluate": "helpers.own_limits:TwoSearch", "data": None}, "evaluate architectures"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_is_written(

@@ -173,19 +173,6 @@ def test_choices_of_other_spaces_are_refused() -> None:
             COMPACT.from_choice(bad)
 
 
-def test_the_gradient_of_the_last_maps_keeps_their_memory_format() -> None:
-    """Laid out anew it would make every layer before the pooling slower."""
-    space = Compact(SCALES["compact-16"])
-    network = space.build(space.plain(), space.scale).to(memory_format=torch.channels_last)
-    maps = torch.rand(2, 64, 4, 4).to(memory_format=torch.channels_last).requires_grad_()
-    seen: list[torch.Tensor] = []
-    inner = maps.relu()
-    inner.register_hook(seen.append)
-    network.end.train()(inner).sum().backward()
-    assert seen[0].is_contiguous(memory_format=torch.channels_last)
-    assert torch.allclose(network.end(maps), network.end.eval()(maps), atol=1e-6)
-
-
 @pytest.mark.parametrize("space", [TINY, WIDE_MBCONV], ids=["compact", "mbconv"])
 def test_what_is_allowed_cannot_be_changed_from_outside(space: StagedSpace[Any]) -> None:
     with pytest.raises(ValueError, match="read-only"):

@@ -75,7 +75,12 @@ def analyse(cells: Sequence[NamedCell], options: AnalysisOptions, progress: Prog
 
 
 def seconds_of_analysis(cells: Sequence[NamedCell], options: AnalysisOptions) -> float:
-    """How long :func:`analyse` takes, roughly: the trainings, and the passes behind every point of the pictures."""
+    """Seconds that :func:`analyse` takes, roughly: the trainings, and the passes behind every point of the pictures.
+
+    Args:
+        cells: that are analysed.
+        options: how.
+    """
     data = load_data(options.data)
     images = min(options.images, len(data.train))
     passes = TRAINING * (images * options.epochs + options.variance_grid**2 * CellStudy.variance_images)

@@ -27,7 +27,7 @@ class Program(click.Group):
     """
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command; with ``--debug`` the traceback of what leaves it is printed."""
         usual = warnings.formatwarning
         try:
             if not ctx.params.get("debug"):

@@ -36,13 +36,25 @@ CHOICE_1_3 = click.Choice(["1", "3"])
     "--scale", "preset", type=TEXT, default="small", show_default=True, help="Preset, as --scale of a search."
 )
 @click.option("--width", type=WIDTH, help="Multiplies all widths, instead of the preset's.")
-@click.option("--backend", default="eager", show_default=True, type=click.Choice(["eager", "onnxruntime"]))
+@click.option(
+    "--backend",
+    default="eager",
+    show_default=True,
+    type=click.Choice(["eager", "onnxruntime"]),
+    help="What runs the networks: PyTorch as it is, or ONNX Runtime on the CPU.",
+)
 @click.option(
     "--device", type=TEXT, default="cpu", show_default=True, help="What runs the eager back end: cpu, cuda or mps."
 )
 @click.option("--threads", type=THREADS, default=1, show_default=True, help="Of the back end.")
 @click.option("--batch", type=BATCH, default=1, show_default=True, help="Images a call.")
-@click.option("--dtype", default="float32", show_default=True, type=click.Choice(["float32", "bfloat16", "float16"]))
+@click.option(
+    "--dtype",
+    default="float32",
+    show_default=True,
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    help="Of weights and images; ONNX Runtime takes float32 only.",
+)
 @click.option("--warm-up", type=COUNT_OR_NONE, default=10, show_default=True, help="Calls a round that do not count.")
 @click.option("--repeats", type=COUNT, default=50, show_default=True, help="Calls; those of the quickest round count.")
 @click.option("--networks", type=NETWORKS, default=20, show_default=True, help="Random ones that the fit takes.")

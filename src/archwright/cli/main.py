@@ -154,11 +154,12 @@ def runs_stop(run: str) -> None:
     say(f"Asked {folder} to stop; continue it with: {resume_command(folder)}", stderr=True)
 
 
-@runs.command("resume", epilog="Example: archwright runs resume last --limit 6")
+@runs.command("resume", epilog="Example: archwright runs resume last --latency-ms 6")
 @click.argument("run", default="last", type=TEXT)
 @click.option(
-    "--limit",
+    "--latency-ms",
     type=FINITE_POSITIVE,
+    metavar="NUMBER",
     multiple=True,
     help="A further latency limit in ms, for a finished run of a method that answers several; repeatable.",
 )
@@ -167,9 +168,18 @@ def runs_stop(run: str) -> None:
 @click.option(
     "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
 )
+@click.option("--allow-import", is_flag=True, help="Run the modules of yours that the run names, where it names any.")
+@click.option("--accept-changes", is_flag=True, help="Go on with settings in run.json that were changed meanwhile.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_resume(
-    run: str, limit: tuple[float, ...], remeasure: bool, minutes: float | None, failures: int | None, as_json: bool
+    run: str,
+    latency_ms: tuple[float, ...],
+    remeasure: bool,
+    minutes: float | None,
+    failures: int | None,
+    allow_import: bool,
+    accept_changes: bool,
+    as_json: bool,
 ) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
@@ -179,7 +189,14 @@ def runs_resume(
 
     folder = find_run(run).folder
     found = resume(
-        folder, latency_ms=limit, remeasure=remeasure, minutes=minutes, failures=failures, progress=TerminalProgress()
+        folder,
+        latency_ms=latency_ms,
+        remeasure=remeasure,
+        minutes=minutes,
+        failures=failures,
+        progress=TerminalProgress(),
+        allow_import=allow_import,
+        accept_changes=accept_changes,
     )
     show_answer(found, as_json)
 

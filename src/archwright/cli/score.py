@@ -48,8 +48,20 @@ MOST_CHARACTERS = 100_000_000
 )
 @click.option("--image-size", type=PIXELS, help="Images are averaged down to this; 8, of --network the data's own.")
 @click.option("--batch-size", type=BATCH, default=64, show_default=True, help="Images of a draw.")
-@click.option("--initialisation", default="lecun", show_default=True, type=click.Choice(["lecun", "xavier", "he"]))
-@click.option("--ntk", default="contracted", show_default=True, type=click.Choice(["contracted", "exact"]))
+@click.option(
+    "--initialisation",
+    default="lecun",
+    show_default=True,
+    type=click.Choice(["lecun", "xavier", "he"]),
+    help="Scale of the initial weights.",
+)
+@click.option(
+    "--ntk",
+    default="contracted",
+    show_default=True,
+    type=click.Choice(["contracted", "exact"]),
+    help="Tangent kernel behind trace, kappa and knas.",
+)
 @click.option("--replicates", type=COUNT, default=1, show_default=True, help="Draws that a score averages.")
 @click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws.")
 @click.option("--executor", type=TEXT, default="here", show_default=True, help="here, processes or ray.")

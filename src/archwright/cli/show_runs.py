@@ -15,7 +15,12 @@ MOST_EVENTS = 40
 
 
 def show_runs(runs: Sequence[Listed], damaged: Sequence[str]) -> None:
-    """One row a run, and one line for each folder whose run cannot be read."""
+    """One row a run, and one line for each folder whose run cannot be read.
+
+    Args:
+        runs: in the order of the rows.
+        damaged: what is wrong with the folders that cannot be read.
+    """
     rows = [(run.name, run.status, run.method, run.space, run.source, run.seed, _accuracy(run)) for run in runs]
     if rows:
         show_table(("run", "status", "method", "space", "data", "seed", "accuracy"), rows)

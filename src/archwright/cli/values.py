@@ -29,7 +29,7 @@ class FiniteRange(click.FloatRange):
     """A range of finite numbers (click's own lets ``nan`` through every bound)."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """``value`` as a float within the bounds."""
+        """``value`` as a float within the bounds; errors name ``param`` and ``ctx``."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is no finite number.", param, ctx)
@@ -51,10 +51,10 @@ def refuse_idle(where: str, *names: str) -> None:
 
 
 class Text(click.types.StringParamType):
-    """Some text."""
+    """Text that is not empty."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """``value`` unless it is empty."""
+        """``value`` unless it is empty; errors name ``param`` and ``ctx``."""
         if not str(value).strip():
             self.fail("an empty text.", param, ctx)
         return super().convert(value, param, ctx)
@@ -67,7 +67,10 @@ class FilePath(click.Path):
         super().__init__(path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """``value`` as a path unless it is empty, which would be the present folder."""
+        """``value`` as a path; refused where it is empty, which would be the present folder, or has a null byte.
+
+        Errors name ``param`` and ``ctx``.
+        """
         if not str(value).strip() or "\0" in str(value):
             self.fail("an empty path." if not str(value).strip() else "a path with a null byte.", param, ctx)
         return super().convert(value, param, ctx)

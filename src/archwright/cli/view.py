@@ -28,7 +28,12 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def show_answer(answer: Answer, as_json: bool) -> None:
-    """What a search found."""
+    """Print what a search found and where its report is.
+
+    Args:
+        answer: of a finished search.
+        as_json: whether as one line of JSON.
+    """
     report = _written_report(answer)
     if as_json:
         print_json(answer.to_json())

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from archwright.runs.stop import Stop
 
 RETRIES = 3
 """How often Ray runs an item again whose worker died."""
+GUARD = Path(__file__).with_name("ray_guard.py")
 PROBE_SECONDS = 120
 """How long a machine of the cluster may take to say what it has; it may have to start a worker first."""
 
@@ -48,6 +50,7 @@ class RayExecutor(Executor):
         self._ray: Any = ray
         self._task: Any = None
         self._joined = False
+        self._guard: subprocess.Popen[bytes] | None = None
         self._found: set[str] = set()
 
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
@@ -73,7 +76,10 @@ class RayExecutor(Executor):
         """Leave the cluster; a local one ends."""
         if self._joined:
             self._ray.shutdown()
-        self._task, self._joined = None, False
+        if self._guard is not None:
+            self._guard.kill()
+            self._guard.wait()
+        self._task, self._joined, self._guard = None, False, None
         self._found.clear()
 
     def _connect(self) -> None:
@@ -84,10 +90,12 @@ class RayExecutor(Executor):
             where: dict[str, Any] = {"address": self.address}
             if not self.address:
                 where = {"address": "local", "num_cpus": self.workers, "include_dashboard": False}
+                self._guard = _start_guard(Path(ray.__file__).parent)
             try:
-                with _quiet():
+                with _quiet(), nullcontext() if self.address else _on_loopback():
                     ray.init(**where, logging_level="CRITICAL", log_to_driver=False)
             except Exception as error:  # Ray raises its own, grpc's and built-in errors here
+                self.close()
                 raise InputError(
                     f"a Ray cluster that can be joined at {self.address or 'this machine'}",
                     _one_line(error),
@@ -145,6 +153,31 @@ def _set_environment(address: str) -> None:
         given["RAY_AUTH_MODE"] = "token"
     for name, value in given.items():
         os.environ.setdefault(name, value)
+
+
+@contextmanager
+def _on_loopback() -> Iterator[None]:
+    """Let a cluster that begins meanwhile listen to this machine only; Ray does so where it may not form clusters."""
+    from ray._private import ray_constants
+
+    name, before = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, ray_constants.ENABLE_RAY_CLUSTER
+    kept = os.environ.get(name)
+    os.environ[name], ray_constants.ENABLE_RAY_CLUSTER = "0", False  # its processes read the one, this one the other
+    try:
+        yield
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = before
+        os.environ.pop(name)
+        if kept is not None:
+            os.environ[name] = kept
+
+
+def _start_guard(folder: Path) -> subprocess.Popen[bytes] | None:
+    """A process that ends the cluster of this one, made from Ray's ``folder``, where this one is killed."""
+    if not Path("/proc/self/stat").exists():
+        return None
+    command = [sys.executable, "-P", str(GUARD), str(os.getpid()), str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, process_group=0)
 
 
 @contextmanager

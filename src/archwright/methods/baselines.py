@@ -20,8 +20,10 @@ class EvolutionOptions(ProposalOptions):
     """Options of regularised evolution."""
 
     evaluations: int = Field(100, ge=1, description="architectures to evaluate, the first population included")
-    population: int = Field(20, ge=2, description="how many of the youngest are alive")
-    sample: int = Field(10, ge=1, description="how many are drawn for a tournament; the best of them is the parent")
+    population: int = Field(20, ge=2, description="architectures that are alive: the youngest")
+    sample: int = Field(
+        10, ge=1, description="architectures that are drawn for a tournament; the best of them is the parent"
+    )
     batch: int = Field(1, ge=1, description="children made from the same population (evaluated side by side)")
 
     @model_validator(mode="after")

@@ -66,21 +66,29 @@ LARGEST_USUAL = 0.1
 class RspsOptions(Options):
     """Options of both methods: the supernet and how its sub-graphs are measured."""
 
-    supernet_epochs: int = Field(20, ge=1, description="passes over the training images; the paper's 100")
-    supernet_batch: int = Field(64, ge=2, description="images a step")
+    supernet_epochs: int = Field(
+        20, ge=1, description="passes of the supernet over the training images; 100 in the paper"
+    )
+    supernet_batch: int = Field(64, ge=2, description="images of a step of the supernet")
     supernet_lr: float | None = Field(
-        None, gt=0, description="learning rate, falling to supernet_lr_min; 0.025 for DARTS, 0.1 else"
+        None, gt=0, description="learning rate of the supernet at the start; 0.025 for DARTS, 0.1 else"
     )
-    supernet_lr_min: float = Field(0.001, ge=0, description="where it ends")
-    supernet_weight_decay: float = Field(5e-4, ge=0, description="weight decay; the paper's 3e-4 for DARTS")
-    supernet_clip: float = Field(5.0, ge=0, description="largest norm of the gradient; 0 = off")
-    probability: float = Field(0.5, gt=0, lt=1, description="with which a bit is on while the supernet is trained")
+    supernet_lr_min: float = Field(0.001, ge=0, description="learning rate of the supernet at the end")
+    supernet_weight_decay: float = Field(
+        5e-4, ge=0, description="weight decay of the supernet; 3e-4 for DARTS in the paper"
+    )
+    supernet_clip: float = Field(5.0, ge=0, description="largest norm of the supernet's gradient; 0 = off")
+    probability: float = Field(
+        0.5, gt=0, lt=1, description="probability that a bit is on while the supernet is trained"
+    )
     measurements: int | None = Field(
-        None, ge=2, description="sub-graphs to measure; the paper's 3000 for DARTS, 300 else"
+        None, ge=2, description="sub-graphs to measure; as in the paper 3000 for DARTS, 300 else"
     )
-    subgraphs: Literal["bits", "cells"] = Field("cells", description="what is measured: random bits, or architectures")
+    subgraphs: Literal["bits", "cells"] = Field(
+        "cells", description="sub-graphs that are measured: random bits, or architectures"
+    )
     images: int = Field(512, ge=2, description="validation images of a measurement, in whole batches")
-    measure_batch: int = Field(256, ge=2, description="images a forward pass")
+    measure_batch: int = Field(256, ge=2, description="images of a forward pass of a measurement")
     norms: Literal["batch", "recalibrated"] = Field(
         "batch", description="batch-norm statistics of a measurement: its batches' own, or of training images"
     )
@@ -90,11 +98,13 @@ class RspsOptions(Options):
 class ConasOptions(RspsOptions):
     """Options of CoNAS, beside those that it shares with ``rsps``."""
 
-    subgraphs: Literal["bits", "cells"] = Field("bits", description="what is measured: random bits, or architectures")
+    subgraphs: Literal["bits", "cells"] = Field(
+        "bits", description="sub-graphs that are measured: random bits, or architectures"
+    )
     degree: int = Field(2, ge=1, le=4, description="largest degree d of the parities")
-    sparsity: int | None = Field(None, ge=1, description="coefficients s to keep; the paper's 12 for DARTS, 14 else")
+    sparsity: int | None = Field(None, ge=1, description="coefficients to keep; as in the paper 12 for DARTS, 14 else")
     lam: float | None = Field(
-        None, gt=0, description="lambda of eq. 2.3; 10 for 3000 measurements of DARTS, 5 for 300 else"
+        None, gt=0, description="weight lambda of eq. 2.3; 10 for 3000 measurements of DARTS, 5 for 300 else"
     )
     cross_validate: bool = Field(False, description="choose lambda by five-fold cross-validation")
     refit: bool = Field(True, description="fit the kept coefficients again by least squares")
@@ -102,7 +112,7 @@ class ConasOptions(RspsOptions):
         "uniform",
         description="which operation stays on an edge of nasbench201: any that is on, or the one missed most",
     )
-    threshold: float | None = Field(None, gt=0, description="drop losses above it; that of guessing unless given")
+    threshold: float | None = Field(None, gt=0, description="largest loss that counts; that of guessing by default")
     rounds: int = Field(2, ge=1, description="recoveries at most; after the first, found bits are fixed (restriction)")
 
 

@@ -57,15 +57,17 @@ only one in so many, but a batch at least, as they would take longer than the ep
 class DifferentiableOptions(GradientOptions):
     """Options of every search on the cell supernet."""
 
-    supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final network")
-    supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final network")
+    supernet_channels: int | None = Field(
+        None, ge=2, description="channels of the supernet; by default as the final network"
+    )
+    supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; by default as the final network")
     supernet: AbsolutePath | None = Field(
         None, description="run folder of a search whose supernet this one starts from"
     )
     selection: Literal["strength", "perturbation", "perturbation-soft"] = Field(
         "strength",
-        description="discretise by the largest weights, or by what the network misses most: a settled edge is then "
-        "its one operation (as published), or keeps that operation's weight (soft)",
+        description="how the cell is read off: by the largest weights, or by what the network misses most; a settled "
+        "edge is then its one operation (as published), or keeps that operation's weight (soft)",
     )
     stop_skips: float | None = Field(
         None, gt=0, le=1, description="end the search when this share of a cell's edges prefers a skip connection"
@@ -75,18 +77,22 @@ class DifferentiableOptions(GradientOptions):
 class DartsOptions(DifferentiableOptions):
     """Options of DARTS: its order, and how the second one is computed."""
 
-    order: Literal[1, 2] = Field(1, description="1: first order; 2: second order")
-    xi: float | None = Field(None, gt=0, description="step of the look-ahead (order 2); the weights' learning rate")
+    order: Literal[1, 2] = Field(1, description="order of the architecture's gradient: first or second")
+    xi: float | None = Field(
+        None, gt=0, description="step of the look-ahead (--order 2); by default the weights' learning rate"
+    )
     product: Literal["difference", "exact"] = Field(
-        "difference", description="second-order term by a finite difference, as published, or exactly"
+        "difference", description="second-order term (--order 2): by a finite difference, as published, or exact"
     )
 
 
 class GumbelOptions(DifferentiableOptions):
     """Options of searches that sample."""
 
-    temperature: float = Field(10.0, gt=0, description="of the Gumbel softmax at the start")
-    temperature_min: float = Field(0.1, gt=0, description="at the end; it falls linearly")
+    temperature: float = Field(10.0, gt=0, description="temperature of the Gumbel softmax at the start")
+    temperature_min: float = Field(
+        0.1, gt=0, description="temperature of the Gumbel softmax at the end; it falls linearly"
+    )
 
 
 # --- steps -----------------------------------------------------------------------------------------------------------

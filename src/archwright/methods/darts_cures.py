@@ -45,9 +45,13 @@ from archwright.training.bilevel import Alphas, ArchitectureParameters, Batch, P
 class PcDartsOptions(DifferentiableOptions):
     """Options of PC-DARTS: partial channels, edge weights and warm-up."""
 
-    partial_channels: int = Field(4, ge=1, description="K: an operation sees 1/K of the channels")
+    partial_channels: int = Field(
+        4, ge=1, description="number K: an operation of the supernet sees 1/K of the channels"
+    )
     edge_weights: bool = Field(True, description="weigh the edges into a node by parameters of their own")
-    warm_up: float = Field(0.3, ge=0, lt=1, description="part of the search in which only the weights move")
+    warm_up: float = Field(
+        0.3, ge=0, lt=1, description="part of the search, at its start, in which only the weights move"
+    )
 
 
 class PcDarts(DifferentiableSearch):
@@ -134,8 +138,12 @@ def normalised_edges(values: Tensor, targets: list[int]) -> Tensor:
 class DrNasOptions(DifferentiableOptions):
     """Options of DrNAS: partial channels and the anchor."""
 
-    partial_channels: int = Field(1, ge=1, description="K: an operation sees 1/K of the channels")
-    anchor: float = Field(1e-3, ge=0, description="weight of the concentrations' squared distance from 1")
+    partial_channels: int = Field(
+        1, ge=1, description="number K: an operation of the supernet sees 1/K of the channels"
+    )
+    anchor: float = Field(
+        1e-3, ge=0, description="weight of the squared distance of the Dirichlet concentrations from 1"
+    )
 
 
 class DrNas(DifferentiableSearch):
@@ -187,10 +195,12 @@ class SmoothDartsOptions(DifferentiableOptions):
     """Options of SmoothDARTS: kind and size of the perturbation."""
 
     perturbation: Literal["random", "adversarial"] = Field(
-        "random", description="of the operations' weights: uniform (SDARTS-RS), or the worst that is found (SDARTS-ADV)"
+        "random", description="change of the operations' weights: uniform (SDARTS-RS), or the worst found (SDARTS-ADV)"
     )
     epsilon: float = Field(0.3, gt=0, le=1, description="largest change of a weight at the end of the search")
-    epsilon_start: float = Field(0.03, ge=0, le=1, description="and at its start; it grows linearly")
+    epsilon_start: float = Field(
+        0.03, ge=0, le=1, description="largest change of a weight at the start of the search; it grows linearly"
+    )
     attack_steps: int = Field(7, ge=1, description="steps of the adversarial perturbation")
 
 
@@ -279,8 +289,13 @@ def _moved(weights: Alphas, off: Alphas) -> Alphas:
 class OlesOptions(DifferentiableOptions):
     """Options of OLES: when an operation stops."""
 
-    agreement: float = Field(0.3, ge=-1, le=1, description="least mean cosine of the gradients on D_t and D_v")
-    window: int = Field(20, ge=1, description="steps that the mean is taken over")
+    agreement: float = Field(
+        0.3,
+        ge=-1,
+        le=1,
+        description="least mean cosine of an operation's gradients on both halves; it is stopped below it",
+    )
+    window: int = Field(20, ge=1, description="steps that the mean cosine of the gradients is taken over")
 
 
 class Oles(DifferentiableSearch):

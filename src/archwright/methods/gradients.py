@@ -35,19 +35,23 @@ class GradientOptions(Options):
     """Options of every search by gradients; the defaults are those of DARTS."""
 
     search_epochs: int = Field(50, ge=1, description="passes over each half of the training images")
-    search_batch: int = Field(64, ge=2, description="images of each half a step")
+    search_batch: int = Field(64, ge=2, description="images of each half in a step of the search")
     w_lr: float = Field(0.025, gt=0, description="learning rate of the shared weights")
-    w_lr_min: float = Field(0.001, ge=0, description="where it ends")
-    w_schedule: ScheduleName = Field("cosine", description="how it falls: cosine, linear or constant")
+    w_lr_min: float = Field(0.001, ge=0, description="learning rate of the weights at the end")
+    w_schedule: ScheduleName = Field("cosine", description="how the learning rate of the weights falls")
     w_momentum: float = Field(0.9, ge=0, lt=1, description="momentum of SGD on the weights")
     w_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the weights")
     w_clip: float = Field(5.0, ge=0, description="largest norm of the weights' gradient; 0 = off")
     alpha_lr: float = Field(3e-4, gt=0, description="learning rate of the architecture parameters (Adam)")
-    alpha_lr_min: float = Field(0.0, ge=0, description="where it ends, if its schedule falls")
-    alpha_schedule: ScheduleName = Field("constant", description="how it falls: cosine, linear or constant")
+    alpha_lr_min: float = Field(0.0, ge=0, description="learning rate of the architecture parameters at the end")
+    alpha_schedule: ScheduleName = Field(
+        "constant", description="how the learning rate of the architecture parameters falls"
+    )
     alpha_weight_decay: float = Field(1e-3, ge=0, description="weight decay of the architecture parameters")
     search_augment: bool = Field(True, description="crop and flip the images of the search")
-    search_images: int | None = Field(None, ge=2, description="images of each half; by default all there are")
+    search_images: int | None = Field(
+        None, ge=2, description="images of each half that the search sees; all by default"
+    )
 
 
 class EnoughError(Exception):

@@ -42,8 +42,8 @@ class HnasOptions(ScoreOptions, ProposalOptions):
 
     metric: str = Field("trace", description="training-free metric M, or a combination (az-nas, consensus, paths)")
     evaluations: int = Field(20, ge=1, description="architectures to evaluate for real")
-    penalty: Penalty = Field("square", description="F of eq. 7.7: square, or absolute as in the authors' code")
-    probes: int = Field(5, ge=0, description="first evaluations: nu on a grid, mu in the middle")
+    penalty: Penalty = Field("square", description="function F of eq. 7.7: square, or absolute as in the authors' code")
+    probes: int = Field(5, ge=0, description="first evaluations, with nu on a grid and mu in the middle")
 
 
 @dataclass(frozen=True)

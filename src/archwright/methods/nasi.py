@@ -45,22 +45,24 @@ Logits = dict[str, Tensor]
 class NasiOptions(Options):
     """Options of NASI: samples, penalty, estimator and batch."""
 
-    steps: int = Field(60, ge=1, description="K, Gumbel samples; one budget")
+    steps: int = Field(60, ge=1, description="Gumbel samples K, one gradient each")
     mu: float = Field(1.0, ge=0, description="penalty coefficient: 1 flattens the reward above nu, 2 turns it")
-    nu: Literal["fixed", "adaptive"] = Field("fixed", description="nu by eq. 6.14 or by eq. 6.15")
-    nu_samples: int = Field(50, ge=1, description="random architectures behind nu (eq. 6.14), and its start (eq. 6.15)")
-    nu_start: float = Field(3.0, gt=0, description="adaptive: nu starts at this multiple of the mean trace")
-    estimator: Literal["straight-through", "selected"] = Field(
-        "straight-through", description="gradient of all operations, or of the selected ones only (GDAS)"
+    nu: Literal["fixed", "adaptive"] = Field(
+        "fixed", description="how nu is set: fixed (eq. 6.14) or adaptive (eq. 6.15)"
     )
-    temperature: float = Field(1.0, gt=0, description="of the Gumbel-softmax")
+    nu_samples: int = Field(50, ge=1, description="random architectures behind nu (eq. 6.14), and its start (eq. 6.15)")
+    nu_start: float = Field(3.0, gt=0, description="multiple of the mean trace that nu starts at (--nu adaptive)")
+    estimator: Literal["straight-through", "selected"] = Field(
+        "straight-through", description="operations that get a gradient: all, or the selected ones only (GDAS)"
+    )
+    temperature: float = Field(1.0, gt=0, description="temperature of the Gumbel softmax")
     reinitialise: bool = Field(True, description="draw new weights every step")
-    labels: Literal["true", "random"] = Field("true", description="labels of the images")
-    images: Literal["true", "random"] = Field("true", description="the data's images, or Gaussian noise")
+    labels: Literal["true", "random"] = Field("true", description="labels of the images: the data's, or random")
+    images: Literal["true", "random"] = Field("true", description="images of the search: the data's, or Gaussian noise")
     proxy_channels: int = Field(8, ge=2, description="channels of the supernet")
-    proxy_cells: int = Field(1, ge=1, description="its cells (per stage; in total for darts, at least 3)")
-    proxy_size: int = Field(8, ge=4, description="its image size")
-    proxy_batch: int = Field(64, ge=2, description="images a step")
+    proxy_cells: int = Field(1, ge=1, description="cells of the supernet (a stage; in all for darts, at least 3)")
+    proxy_size: int = Field(8, ge=4, description="image size of the supernet")
+    proxy_batch: int = Field(64, ge=2, description="images of a step")
 
 
 # --- sampling --------------------------------------------------------------------------------------------------------

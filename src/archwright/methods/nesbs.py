@@ -71,22 +71,29 @@ class NesbsOptions(DrawOptions):
 
     mean: Mean = Field("probabilities", description="what is averaged: probabilities or logits")
     posterior: Literal["post-training", "best-response"] = Field(
-        "post-training", description="fitted after the supernet's training, or with it (without KL)"
+        "post-training",
+        description="when the posterior is fitted: after the supernet's training, or with it (without KL)",
     )
     posterior_epochs: int | None = Field(
         None, ge=1, description="passes over the posterior's images; 20, or as many as make 500 steps"
     )
     posterior_lr: float = Field(0.01, gt=0, description="learning rate of the posterior (Adam)")
     posterior_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the posterior")
-    gumbel_temperature: float = Field(1.0, gt=0, description="of the straight-through Gumbel softmax")
+    gumbel_temperature: float = Field(1.0, gt=0, description="temperature of the straight-through Gumbel softmax")
     kl_weight: float = Field(1.0, ge=0, description="weight of KL / N beside the mean cross entropy; 1: the bound")
     supernet_epochs: int = Field(50, ge=1, description="passes over the supernet's images")
-    supernet_batch: int = Field(128, ge=2, description="images a step, of supernet and posterior")
+    supernet_batch: int = Field(128, ge=2, description="images of a step, of supernet and posterior")
     supernet_lr: float = Field(0.1, gt=0, description="learning rate of the supernet; falls to 0 by a cosine")
     supernet_weight_decay: float = Field(3e-4, ge=0, description="weight decay of the supernet")
-    supernet_channels: int | None = Field(None, ge=2, description="channels of the supernet; as the final networks")
-    supernet_cells: int | None = Field(None, ge=1, description="cells of the supernet; as the final networks")
-    partial_channels: int = Field(1, ge=1, description="K: an operation of the supernet sees 1/K of the channels")
+    supernet_channels: int | None = Field(
+        None, ge=2, description="channels of the supernet; by default as the final networks"
+    )
+    supernet_cells: int | None = Field(
+        None, ge=1, description="cells of the supernet; by default as the final networks"
+    )
+    partial_channels: int = Field(
+        1, ge=1, description="number K: an operation of the supernet sees 1/K of the channels"
+    )
     supernet: AbsolutePath | None = Field(None, description="run folder of a search whose trained supernet is taken")
 
 

@@ -42,17 +42,17 @@ MOST_TRIES = 500
 class DrawOptions(Options):
     """How ensembles are drawn."""
 
-    size: int = Field(3, ge=2, description="n, members of the ensemble")
+    size: int = Field(3, ge=2, description="members of the ensemble")
     sampler: SamplerName = Field(
-        "svgd-rd", description="how ensembles are drawn: svgd-rd, mc, uniform, nes-rs or deep (one, n times)"
+        "svgd-rd", description="how ensembles are drawn; deep: one architecture, trained several times"
     )
-    candidates: int = Field(5, ge=1, description="T, ensembles that are scored (svgd-rd: for each delta)")
+    candidates: int = Field(5, ge=1, description="ensembles that are scored (svgd-rd: for each delta)")
     delta: float | None = Field(None, description="diversity of svgd-rd; by default it is searched for")
     delta_search: Literal["grid", "optuna"] = Field(
-        "grid", description="how: T ensembles at each of -0.75, -0.5, 0, 0.5, 1, or as many by Optuna in between"
+        "grid", description="how delta is searched for: at -0.75, -0.5, 0, 0.5 and 1, or by Optuna in between"
     )
-    svgd_steps: int = Field(1000, ge=1, description="L, iterations of svgd-rd")
-    temperature: float = Field(1.0, gt=0, description="tau of the posterior's softmax when ensembles are drawn")
+    svgd_steps: int = Field(1000, ge=1, description="iterations of svgd-rd")
+    temperature: float = Field(1.0, gt=0, description="temperature of the posterior when ensembles are drawn")
     pool: int = Field(12, ge=2, description="random architectures that nes-rs and deep choose from")
 
 

@@ -43,13 +43,17 @@ class RartsOptions(DifferentiableOptions):
 
     lam: float = Field(1.0, gt=0, description="weight of the training loss in the Lagrangian")
     beta: float = Field(0.1, ge=0, description="strength of the coupling of the two copies")
-    fused: bool = Field(False, description="architecture gradient from the passes of the weight steps: half the time")
-    y_lr: float | None = Field(None, gt=0, description="learning rate of the copy trained on D_v; that of w")
-    y_lr_min: float | None = Field(None, ge=0, description="where it ends; that of w")
-    y_schedule: ScheduleName | None = Field(None, description="how it falls; that of w")
+    fused: bool = Field(
+        False, description="take the architecture's gradient from the passes of the weight steps: half the time"
+    )
+    y_lr: float | None = Field(None, gt=0, description="learning rate of the second copy of the weights; as --w-lr")
+    y_lr_min: float | None = Field(None, ge=0, description="learning rate of the second copy at the end; as --w-lr-min")
+    y_schedule: ScheduleName | None = Field(
+        None, description="how the learning rate of the second copy falls; as --w-schedule"
+    )
     latency_weight: float = Field(0.0, ge=0, description="weight of the expected latency in milliseconds; 0 = off")
     latency_table: AbsolutePath | None = Field(
-        None, description="JSON file {operation: milliseconds}; measured here on a search batch if not given"
+        None, description="JSON file {operation: milliseconds}; latencies are measured on a search batch if not given"
     )
 
 

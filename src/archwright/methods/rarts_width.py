@@ -34,7 +34,7 @@ from archwright.runs.files import Json, load_weights, read_metadata, save_weight
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate, Found, Spread
 from archwright.search.configuration import OF_TABLES, AbsolutePath
-from archwright.search.evaluator import Evaluator
+from archwright.search.evaluator import evaluation_seconds
 from archwright.search.final import keep_answer
 from archwright.search.jobs import train_network, training_job
 from archwright.search.method import Options, Stage
@@ -76,20 +76,24 @@ PASSES = {"rarts": 4, "slimming": 1, "darts-1": 2, "darts-2": 5, "random": 1}
 class WidthOptions(RemovalOptions):
     """Options of the width search; scores are the architecture parameters (``alpha_*``)."""
 
-    optimiser: Optimiser = Field("rarts", description="what trains the scores; the others are baselines")
+    optimiser: Optimiser = Field("rarts", description="what trains the scores: rarts, or a baseline")
     compare: bool = Field(True, description="also fine-tune and test the network with all its channels")
     search_from: AbsolutePath | None = Field(
         None, description="run folder whose trained scores are used: only removal and fine-tuning are done"
     )
-    lam: float = Field(1.0, gt=0, description="rarts: weight of the training loss in the Lagrangian")
-    beta: float = Field(0.1, ge=0, description="rarts: strength of the coupling of the two copies")
-    fused: bool = Field(True, description="rarts: scores' gradient from the passes of the weight steps: half the time")
+    lam: float = Field(1.0, gt=0, description="weight of the training loss in the Lagrangian (--optimiser rarts)")
+    beta: float = Field(0.1, ge=0, description="strength of the coupling of the two copies (--optimiser rarts)")
+    fused: bool = Field(
+        True, description="take the scores' gradient from the passes of the weight steps: half the time (rarts)"
+    )
     search_epochs: int = Field(10, ge=1, description="passes over the training images (both halves)")
-    search_batch: int = Field(64, ge=4, description="images a step; of each half, where there are two, half as many")
+    search_batch: int = Field(
+        64, ge=4, description="images of a step; where there are two halves, half as many of each"
+    )
     w_lr: float = Field(0.1, gt=0, description="learning rate of the weights")
     w_weight_decay: float = Field(1e-4, ge=0, description="weight decay of the weights")
     alpha_lr: float = Field(0.1, gt=0, description="learning rate of the scores (SGD with momentum)")
-    alpha_schedule: ScheduleName = Field("cosine", description="how it falls: cosine, linear or constant")
+    alpha_schedule: ScheduleName = Field("cosine", description="how the learning rate of the scores falls")
     alpha_weight_decay: float = Field(0.0, ge=0, description="weight decay of the scores")
 
 
@@ -146,6 +150,7 @@ class RartsWidth(GradientSearch):
     default_space = str(SpaceRef("width", "resnet20"))
     uses = GradientSearch.uses - OF_TABLES - {"space", "cells"}  # the space is that of --network
     resources = ("params", "macs", "latency_ms", "channels")
+    measures_latency = True
     Options: ClassVar[type[Options]] = WidthOptions
     options: WidthOptions
 
@@ -257,7 +262,7 @@ class RartsWidth(GradientSearch):
         """The search and the fine-tunings."""
         rounds = self.tune_recipe.epochs / self.context.task.recipe.epochs * (2 if self.options.compare else 1)
         search = 0.0 if self.options.search_from is not None else self.search_seconds()
-        return search + rounds * Evaluator(self.context, "search").seconds_each()
+        return search + rounds * evaluation_seconds(self.context)
 
     def stages(self) -> list[Stage]:
         """Time, search, remove, fine-tune and answer, as the options ask."""

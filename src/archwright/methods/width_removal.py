@@ -31,14 +31,16 @@ from archwright.supernets.scored import Scores
 class RemovalOptions(GradientOptions):
     """What may go, and how much of it."""
 
-    network: Own = Field("resnet20", description="resnet20, resnet56, resnet164, mobilenetv2, vgg16, MODULE:FUNCTION")
+    network: Own = Field(
+        "resnet20", description="network to thin: resnet20, resnet56, resnet164, mobilenetv2, vgg16 or MODULE:FUNCTION"
+    )
     ratio: float | None = Field(None, gt=0, lt=1, description="share of all prunable channels that is removed")
     l1: float | None = Field(
         None, ge=0, description="pull of the scores to 0; without a ratio, channels of score 0 are removed"
     )
     keep: float = Field(0.1, gt=0, le=1, description="least share of a layer's channels that stays, one at least")
     layers: str | None = Field(None, description="only channels of these layers, as conv1,conv2; all by default")
-    timing: bool = Field(True, description="measure latencies here, before and after")
+    timing: bool = Field(True, description="time the network on this machine, before and after")
 
 
 class TimeResult(StageResult):

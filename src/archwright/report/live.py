@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from archwright.errors import ArchwrightError
+from archwright.imports import file_of
 from archwright.report.folders import every_run
 from archwright.report.page import REPORT, diagnostics_section, duration, search_section, title_of
 from archwright.report.story import Story
@@ -48,7 +49,12 @@ def _result(run: Run) -> str:
 
 
 def detail(run: Run, story: Story) -> dict[str, Json]:
-    """Everything about one run: stages, bars, charts as HTML, log, and what can be done with it."""
+    """Everything about one run, as JSON: stages, bars, charts as HTML, log, and what can be done with it.
+
+    Args:
+        run: finished or not.
+        story: what its events tell.
+    """
     status = run.status()
     study = run.configuration.get("evaluate") == ASK_AND_TELL
     return {
@@ -65,7 +71,7 @@ def detail(run: Run, story: Story) -> dict[str, Json]:
         "stopping": status == "running" and run.stop_file.exists(),
         "can_stop": status == "running" and not study,
         "can_resume": status == "stopped" and not study,
-        "imports": imports(run.configuration),
+        "imports": [file_of(place) for place in imports(run.configuration)],
     }
 
 

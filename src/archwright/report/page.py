@@ -72,7 +72,7 @@ def report_comparison(folders: Sequence[Path], path: Path) -> Path:
 
 
 def run_page(run: Run, story: Story | None = None) -> str:
-    """The whole HTML page of a run, finished or not; ``story`` is what its events tell, where that is known already."""
+    """The whole HTML page of ``run``, finished or not; ``story`` is what its events tell, if that is known already."""
     asked = run.configuration
     title = title_of(asked)
     answer = Answer.read(run.folder) if run.status() == "finished" else None

@@ -23,13 +23,19 @@ class Resumer:
     def __init__(self) -> None:
         self._started: dict[str, tuple[subprocess.Popen[bytes], IO[bytes]]] = {}
 
-    def start(self, folder: Path) -> None:
-        """Continue the run in ``folder``; no shell sees its name. The process is the leader of its own session."""
+    def start(self, folder: Path, allow_import: bool = False) -> None:
+        """Continue the run in ``folder``; no shell sees its name. The process is the leader of its own session.
+
+        Args:
+            folder: of the run.
+            allow_import: whether modules of the user's that the run names may be imported.
+        """
         name = folder.name
         if self.starting(name):
             raise InputError("a run that nobody works on", f"{name}, which is being continued")
         said = tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         command = [sys.executable, "-m", "archwright", "runs", "resume", str(folder.resolve())]
+        command += ["--allow-import"] * allow_import
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
         )

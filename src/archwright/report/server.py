@@ -20,6 +20,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp
 
 from archwright.errors import InputError
+from archwright.imports import file_of
 from archwright.report.folders import NotHereError, artifact, open_run
 from archwright.report.guard import Guard
 from archwright.report.live import UNREADABLE, detail, overview
@@ -30,6 +31,7 @@ from archwright.report.resuming import Resumer
 from archwright.report.style import CSS, POLICY, SCRIPT
 from archwright.runs.files import Json
 from archwright.runs.run import Run, told
+from archwright.search.configuration import imports
 from archwright.search.engine import stop
 from archwright.terminal import visible
 
@@ -111,11 +113,15 @@ def _add_actions(app: FastAPI, root: Path, resumer: Resumer) -> None:
         return {"said": "Asked to stop; it saves what it has at its next step."}
 
     @app.post("/api/runs/{name}/resume")
-    def resume_run(name: str) -> dict[str, str]:
+    def resume_run(name: str, allow_import: bool = False) -> dict[str, str]:
         run = open_run(root, name)
         if run.status() != "stopped":
             raise InputError("a stopped run", f"a {run.status()} one")
-        resumer.start(run.folder)
+        places = imports(run.configuration)
+        if places and not allow_import:
+            files = ", ".join(map(file_of, places))
+            raise InputError(f"your permission to run {files}, which this run names", "none")
+        resumer.start(run.folder, allow_import)
         return {"said": "Starting; the first stage follows in a few seconds."}
 
 

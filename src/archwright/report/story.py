@@ -33,7 +33,7 @@ class Curve:
         self._skipped = 0
 
     def add(self, x: float, y: float) -> None:
-        """One more point."""
+        """Take one more point (``x``, ``y``); where ``x`` does not rise, points from there on are dropped first."""
         if self._last is not None and x <= self._last[0]:  # after a kill, epochs are told again
             self._points = [point for point in self._points if point[0] < x]
             self._skipped = 0

@@ -27,12 +27,12 @@ def append(path: Path) -> int:
 
 
 def write(descriptor: int, data: Buffer) -> int:
-    """How many bytes of ``data`` the system took; it may be fewer than there are."""
+    """How many bytes of ``data`` the system took for the file ``descriptor``; it may be fewer than there are."""
     return os.write(descriptor, data)
 
 
 def cut(descriptor: int, length: int) -> None:
-    """Shorten a file to ``length`` bytes."""
+    """Shorten the file ``descriptor`` to ``length`` bytes."""
     os.ftruncate(descriptor, length)
 
 
@@ -66,7 +66,7 @@ def remove(path: Path) -> None:
 
 
 def make_folder(folder: Path, new: bool = False) -> None:
-    """Make a folder and those above it; with ``new`` one that exists is an error."""
+    """Make ``folder`` and those above it; with ``new`` one that exists is an error."""
     if new or not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=not new)
 

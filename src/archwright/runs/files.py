@@ -171,17 +171,48 @@ def reading(folder: Path) -> Iterator[None]:
         raise RunError(f"expected the files of a run in {folder} as they were written, got others ({got}).") from error
 
 
-def write_sealed(path: Path, value: Json) -> None:
-    """Write ``value`` as JSON with its checksum at ``path``, so that :func:`read_sealed` notices any change."""
-    write_json(path, {"checksum": _checksum(value), "value": value})
+class Sealed(NamedTuple):
+    """A value with what it depends on.
+
+    Attributes:
+        value: what is kept.
+        made_with: digests of the settings that it was made with, by name (:func:`digests`).
+        files: checksums of the files that it names (:func:`file_checksum`), by their paths.
+    """
+
+    value: Json
+    made_with: dict[str, str] = {}  # noqa: RUF012 - of a tuple, and never changed
+    files: dict[str, str] = {}  # noqa: RUF012
 
 
-def read_sealed(path: Path) -> Json:
+def write_sealed(path: Path, kept: Sealed) -> None:
+    """Write ``kept`` to ``path`` as JSON with its checksum, so that :func:`read_sealed` notices any change."""
+    write_json(path, {"checksum": _checksum(kept._asdict()), **kept._asdict()})
+
+
+def file_checksum(path: Path) -> str:
+    """CRC-32 of the content of a file, however large."""
+    found = 0
+    with open_plain(path) as file:
+        while piece := file.read(2**20):
+            found = zlib.crc32(piece, found)
+    return f"{found:08x}"
+
+
+def digests(settings: Mapping[str, Json]) -> dict[str, str]:
+    """A digest of each setting, by which a later change can be named."""
+    return {name: _checksum(value) for name, value in settings.items()}
+
+
+def read_sealed(path: Path) -> Sealed:
     """What :func:`write_sealed` wrote; a file that was changed since is an error that names it."""
     found = read_json(path)
-    if not isinstance(found, dict) or found.get("checksum") != _checksum(found.get("value")):
+    known = found if isinstance(found, dict) else {}
+    older = set(known) == {"checksum", "value"}  # of before it kept what the value depends on
+    kept = Sealed(known.get("value"), known.get("made_with", {}), known.get("files", {}))
+    if known.get("checksum") != _checksum(kept.value if older else kept._asdict()):
         raise RunError(f"expected {path} as it was written, got a damaged or altered file (its checksum differs).")
-    return found["value"]
+    return kept
 
 
 def _checksum(value: Json) -> str:
@@ -322,6 +353,11 @@ def save_weights(path: Path, state: Mapping[str, torch.Tensor], metadata: Mappin
     """Write tensors and text metadata as a plain safetensors file, atomically; the same content is the same bytes.
 
     The library writes metadata in an order of the moment; here it is sorted.
+
+    Args:
+        path: of the file.
+        state: tensors by name.
+        metadata: texts by name.
     """
     from safetensors.torch import save as safetensors_bytes
 

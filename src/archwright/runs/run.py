@@ -2,7 +2,7 @@
 
 ::
 
-    run.json         configuration, versions, device, seed, plan of stages, fingerprint of the data
+    run.json         configuration, versions, device, seed, list of stages (``plan``), fingerprint of the data
     data.npz         the images, where they were given in memory
     events.jsonl     what happened, append-only
     stages/NAME.json result of a finished stage; a finished stage is not redone
@@ -38,6 +38,9 @@ from archwright.runs.files import (
     Json,
     JsonLines,
     Place,
+    Sealed,
+    digests,
+    file_checksum,
     forget,
     inside,
     read_json,
@@ -212,17 +215,20 @@ class Run:
     def stage_result(self, name: str) -> Json | None:
         """The result of a finished stage, or None."""
         path = self._stage(name)
-        return read_sealed(path) if path.exists() else None
+        return read_sealed(path).value if path.exists() else None
 
     def finish_stage(self, name: str, result: Json) -> None:
         """Keep the ``result`` of the stage ``name`` and drop its checkpoints.
 
         The stage is not run again unless the run is reopened.
         """
-        write_sealed(self._stage(name), result)
-        self._forget_checkpoints(name)
+        named = {text: self.folder / text for text in _named_files(result)}
+        files = {text: file_checksum(path) for text, path in named.items() if path.is_file()}
+        write_sealed(self._stage(name), Sealed(result, digests(self._lasting_settings()), files))
+        self.forget_checkpoints(name)
 
-    def _forget_checkpoints(self, name: str) -> None:
+    def forget_checkpoints(self, name: str = "") -> None:
+        """Remove all checkpoints of a stage, those of its items included; by default of all stages."""
         folder = self.folder / "checkpoints" / name
         if folder.is_dir() and not folder.is_symlink():
             disk.remove_folder(folder)
@@ -234,7 +240,42 @@ class Run:
             if ASIDE.fullmatch(path.name):
                 disk.remove(path)
         for path in (self.folder / "stages").glob("*.json"):
-            self._forget_checkpoints(path.stem)
+            self.forget_checkpoints(path.stem)
+
+    def _lasting_settings(self) -> dict[str, Json]:
+        """The settings that decide a result, each option of the method under its own name."""
+        asked = {name: value for name, value in self.configuration.items() if name not in _MAY_CHANGE}
+        options = asked.pop("options", None)
+        return asked | {f"options.{name}": value for name, value in (options or {}).items()}
+
+    def changed_settings(self) -> list[str]:
+        """Settings in ``run.json`` that are not those which the finished stages were made with."""
+        now, found = digests(self._lasting_settings()), dict[str, None]()
+        for path in sorted((self.folder / "stages").glob("*.json")):
+            before = read_sealed(path).made_with
+            names = {**before, **now} if before else {}
+            found |= dict.fromkeys(name for name in names if before.get(name) != now.get(name))
+        return list(found)
+
+    def accept_settings(self) -> None:
+        """Let the settings in ``run.json`` be those of the finished stages from now on: they are meant."""
+        self.event("accepted", settings=self.changed_settings())
+        for path in sorted((self.folder / "stages").glob("*.json")):
+            write_sealed(path, read_sealed(path)._replace(made_with=digests(self._lasting_settings())))
+
+    def check_file(self, name: str) -> Path:
+        """The file ``name`` of the run, which must be the one that the last stage to name it left.
+
+        Args:
+            name: its path in the run, as ``artifacts/best.safetensors``.
+        """
+        path, left = inside(self.folder, name), ""
+        for stage in self.header.get("plan", []):
+            file = self._stage(stage["name"])
+            left = read_sealed(file).files.get(name, left) if file.exists() else left
+        if left and path.is_file() and file_checksum(path) != left:
+            raise RunError(f"expected {path} as this run left it, got another file in its place.")
+        return path
 
     def reopen(self, changes: dict[str, Json], stages: Sequence[str]) -> None:
         """Change the configuration and forget the answer and some stages' results; finished items are kept.
@@ -271,7 +312,7 @@ class Run:
         return ItemLog(self.folder / "items" / f"{name}.jsonl")
 
     def results_after(self, name: str, place: Place) -> Iterator[tuple[Json, Place]]:
-        """Results of a stage's finished work items behind ``place`` in their file, each with its own."""
+        """Results of the finished work items of stage ``name`` behind ``place`` in their file, each with its own."""
         for record, here in JsonLines(self.folder / "items" / f"{name}.jsonl", sealed=True).after(place):
             yield record.get("result"), here
 
@@ -320,6 +361,14 @@ class Run:
         return record
 
 
+def _named_files(result: Json) -> list[str]:
+    """Paths of artifacts anywhere in a stage's result."""
+    if isinstance(result, str):
+        return [result] if result.startswith("artifacts/") else []
+    parts = result.values() if isinstance(result, dict) else result if isinstance(result, list) else ()
+    return [one for part in parts for one in _named_files(part)]
+
+
 def _is_leftover(name: str) -> bool:
     """Whether a file is one that a kill leaves before there is a run."""
     return name == "data.npz" or ASIDE.fullmatch(name) is not None
@@ -336,6 +385,11 @@ def status_of(folder: Path) -> str:
     return "running" if found is not None and found.works else "stopped"
 
 
+_MAY_CHANGE = frozenset(
+    ("data", "device", "threads", "executor", "address", "workers", "minutes", "failures", "timeout", "limits")
+)
+"""Settings that say where and how long a run works, what it may be asked besides, and where the images lie, whose
+fingerprint is kept: their change changes no finished result."""
 _HEADER: dict[str, type] = {"created": str, "versions": dict, "machine": dict, "configuration": dict}
 _ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
 """What lists show; the configuration as a whole is validated where a search is made of it."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.runs.files import Json, inside, read_json, write_json
-from archwright.search.values import StageResult
+from archwright.search.values import StageResult, check_percent
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,6 +98,15 @@ class Candidate(StageResult):
 
     _folder: Path | None = PrivateAttr(None)
     _model: Any = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        check_percent(
+            accuracy=(self.accuracy, self.accuracy_on),
+            validation_accuracy=(self.validation_accuracy, self.accuracy_on),
+            search_accuracy=(self.search_accuracy, self.search_accuracy_on),
+        )
+        return self
 
     def __eq__(self, other: object) -> bool:
         """By what is known of it, wherever its run lies."""

@@ -85,10 +85,12 @@ def _check_limits(method: type[Method], asked: Configuration) -> None:
     for name in asked.limits:
         if name not in method.resources:
             raise unknown_name(f"limit of the method {asked.method}", name, method.resources)
+    if not method.several_limits:
+        _ = asked.single_limits
 
 
 def completed(method: type[Method], task: Task) -> Configuration:
-    """The configuration of ``task`` with what the method chooses where the user said nothing."""
+    """The configuration of ``task`` with what ``method`` chooses where the user said nothing."""
     configuration = task.configuration
     given = configuration.model_fields_set - {"options"}
     chosen = {name: value for name, value in method.completed(task).items() if name not in given}

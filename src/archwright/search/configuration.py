@@ -16,6 +16,8 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic.config import JsonDict
+from pydantic.fields import FieldInfo
 
 from archwright.bounds import (
     MOST_BATCH,
@@ -59,6 +61,22 @@ Own = Annotated[str, BeforeValidator(_named), AfterValidator(_absolute_object)]
 """Something known by its name, or a function of the user's (:class:`~archwright.references.ObjectRef`)."""
 
 
+# Headings of the help that settings are shown under, in this order; a field of a method's own options may have others.
+DATA: JsonDict = {"group": "Data"}
+TIME: JsonDict = {"group": "Time and device"}
+NETWORKS: JsonDict = {"group": "Networks"}
+TRAINING: JsonDict = {"group": "Training"}
+EVALUATION: JsonDict = {"group": "Instead of training"}
+WORK: JsonDict = {"group": "Where work items run"}
+OWN: JsonDict = {"group": "The search"}
+
+
+def group_of(info: FieldInfo) -> str:
+    """The heading that the help shows a setting or an option under."""
+    extra = info.json_schema_extra
+    return str((extra if isinstance(extra, dict) else {}).get("group", OWN["group"]))
+
+
 OF_TRAINING = ("recipe", "epochs", "batch_size", "lr", "training", "onnx")
 """Settings of how networks are trained and kept."""
 OF_WORK = frozenset({"executor", "workers", "address"})
@@ -75,57 +93,130 @@ class Configuration(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     method: str = Field(description="name of the search method")
-    space: SpaceText = Field(
-        "nasbench201", description='name of the search space, MODULE:OBJECT, or choices:{"depth": [2, 3]}'
+    data: DataText | None = Field(
+        None,
+        description="images: folder:PATH, npz:PATH, or a named set such as cifar10; digits if nothing is given",
+        json_schema_extra=DATA,
     )
-    data: DataText | None = Field(None, description="images: folder:PATH, npz:PATH, or a name as digits or cifar10")
-    benchmark: DataText | None = Field(
-        None, description="look accuracies up in a table (nb201, nats:PATH) instead of training"
+    split: tuple[float, ...] | None = Field(
+        None,
+        description="shares of images to train, validate and test on, as 70,15,15; not of parts that the data name",
+        json_schema_extra=DATA,
     )
-    dataset: str = Field("", description="which data set of the benchmark to search on; cifar10 if not given")
-    evaluate: Own | None = Field(
-        None, description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION; higher is better"
+    image_size: int | None = Field(
+        None, ge=1, le=MOST_PIXELS, description="side in pixels that images are resized to", json_schema_extra=DATA
     )
+    augment: Own = Field(
+        "default",
+        description="changes to training images: default, off, a list as crop=4,flip,zoom=0.6, or MODULE:FUNCTION",
+        json_schema_extra=DATA,
+    )
+    skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping", json_schema_extra=DATA)
     minutes: float | None = Field(
         None,
         gt=0,
         le=MOST_NUMBER,
         description="time budget: evaluations and epochs are cut beforehand to what fits; it ends with a model",
+        json_schema_extra=TIME,
     )
-    failures: int = Field(10, ge=0, le=MOST_COUNT, description="evaluations that may fail before the search gives up")
-    seed: int = Field(0, ge=0, le=MOST_SEED, description="the search is a function of it")
-    device: str = Field("auto", description="cpu, cuda, or a device of the benchmark that latency limits are for")
-    threads: int | None = Field(None, ge=1, le=MOST_THREADS, description="CPU threads")
-    executor: str = Field("here", description="where work items run: here, processes or ray")
-    address: str = Field("", description="HOST:PORT of a Ray cluster; empty starts a local one")
-    workers: int = Field(1, ge=1, le=MOST_WORKERS, description="processes of the executor")
-    scale: str = Field("small", description="named network scale of the space: small, search or paper")
+    seed: int = Field(0, ge=0, le=MOST_SEED, description="seed of all that is drawn by chance", json_schema_extra=TIME)
+    device: str = Field(
+        "auto",
+        description="processor that computes: auto, cpu or cuda; or the device of a benchmark that limits are for",
+        json_schema_extra=TIME,
+    )
+    threads: int | None = Field(
+        None, ge=1, le=MOST_THREADS, description="CPU threads that compute", json_schema_extra=TIME
+    )
+    space: SpaceText = Field(
+        "nasbench201",
+        description='search space: a registered name, MODULE:OBJECT, FILE.py:OBJECT, or choices:{"depth": [2, 3]}',
+        json_schema_extra=NETWORKS,
+    )
+    scale: str = Field(
+        "small", description="named size of the networks: small, search or paper", json_schema_extra=NETWORKS
+    )
     channels: int | None = Field(
-        None, ge=1, le=MOST_CHANNELS, description="channels of the first cell, not the scale's"
+        None,
+        ge=1,
+        le=MOST_CHANNELS,
+        description="channels of the first cell or layer, instead of the scale's",
+        json_schema_extra=NETWORKS,
     )
-    cells: int | None = Field(None, ge=1, le=MOST_CELLS, description="cells (per stage or in total), not the scale's")
-    split: tuple[float, ...] | None = Field(
-        None, description="shares of train, validation and test, as 70,15,15; without those that the data name"
+    cells: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_CELLS,
+        description="cells of a network (a stage, or in all), instead of the scale's",
+        json_schema_extra=NETWORKS,
     )
-    augment: Own = Field(
-        "default", description="of training images: default, off, a list as crop=4,flip,zoom=0.6, or MODULE:FUNCTION"
+    recipe: str = Field(
+        "short", description="named recipe of a training: short, nasbench201 or darts", json_schema_extra=TRAINING
     )
-    image_size: int | None = Field(None, ge=1, le=MOST_PIXELS, description="side images are resized to")
-    recipe: str = Field("short", description="training recipe of one evaluation: short, nasbench201 or darts")
-    epochs: int | None = Field(None, ge=1, le=MOST_COUNT, description="epochs of one evaluation, not the recipe's")
-    batch_size: int | None = Field(None, ge=2, le=MOST_BATCH, description="batch size instead of the recipe's")
-    lr: float | None = Field(None, gt=0, le=MOST_NUMBER, description="learning rate instead of the recipe's")
+    epochs: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_COUNT,
+        description="epochs of one training in the search, instead of the recipe's",
+        json_schema_extra=TRAINING,
+    )
+    batch_size: int | None = Field(
+        None,
+        ge=2,
+        le=MOST_BATCH,
+        description="images a training step, instead of the recipe's",
+        json_schema_extra=TRAINING,
+    )
+    lr: float | None = Field(
+        None, gt=0, le=MOST_NUMBER, description="learning rate, instead of the recipe's", json_schema_extra=TRAINING
+    )
     training: dict[str, Any] = Field(
-        default_factory=dict, description="further fields of the recipe, as optimizer=adamw,label_smoothing=0.1"
+        default_factory=dict,
+        description="further fields of the recipe, as optimizer=adamw,label_smoothing=0.1",
+        json_schema_extra=TRAINING,
     )
     final_epochs: int | None = Field(
         None,
         ge=1,
         le=MOST_COUNT,
-        description="epochs the answer is trained for; by default three times an evaluation's, with binas half of it",
+        description="epochs that the answer is trained for; by default three times --epochs, unless a method differs",
+        json_schema_extra=TRAINING,
     )
-    onnx: bool = Field(False, description="write the trained answer as ONNX, too; binas does wherever it can")
-    skip_bad: bool = Field(False, description="leave out unreadable images instead of stopping")
+    onnx: bool = Field(False, description="write the trained answer as an ONNX file, too", json_schema_extra=TRAINING)
+    benchmark: DataText | None = Field(
+        None,
+        description="table to look accuracies up in instead of training: nb201, nb101 or nats:PATH",
+        json_schema_extra=EVALUATION,
+    )
+    dataset: str = Field(
+        "",
+        description="data set of the benchmark to search on; cifar10 if not given",
+        json_schema_extra=EVALUATION,
+    )
+    evaluate: Own | None = Field(
+        None,
+        description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION, instead of training; "
+        "higher is better",
+        json_schema_extra=EVALUATION,
+    )
+    failures: int = Field(
+        10,
+        ge=0,
+        le=MOST_COUNT,
+        description="evaluations that may fail before the search gives up",
+        json_schema_extra=EVALUATION,
+    )
+    executor: str = Field("here", description="where work items run: here, processes or ray", json_schema_extra=WORK)
+    workers: int = Field(
+        1,
+        ge=1,
+        le=MOST_WORKERS,
+        description="work items that run at once, with the executors processes and ray",
+        json_schema_extra=WORK,
+    )
+    address: str = Field(
+        "", description="HOST:PORT of a Ray cluster; without it a local one is started", json_schema_extra=WORK
+    )
     limits: dict[str, float | list[float]] = Field(
         default_factory=dict, description="upper limits: params, macs, latency_ms; a list asks for several answers"
     )
@@ -194,9 +285,7 @@ class Configuration(BaseModel):
     def single_limits(self) -> dict[str, float]:
         """The limits of a search with one answer."""
         if len(self.limit_sets) != 1:
-            raise InputError(
-                f"one limit a resource with the method {self.method!r}", f"{self.limits}", "Use binas for several."
-            )
+            raise InputError(f"one limit a resource with the method {self.method!r}", f"{self.limits}")
         return self.limit_sets[0]
 
 

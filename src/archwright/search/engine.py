@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from torch import Tensor
 from archwright.data import ImageData, from_object
 from archwright.data.kept import keep
 from archwright.device import Device
-from archwright.errors import InfeasibleError, InputError, Interrupted, RunError
-from archwright.references import refer
+from archwright.errors import ArchwrightError, InfeasibleError, InputError, Interrupted, RunError
+from archwright.imports import require_permission
+from archwright.owncode import place_of, told
+from archwright.references import ObjectRef, SpaceRef, refer
 from archwright.runs import disk
 from archwright.runs.files import Json, write_atomic
 from archwright.runs.progress import KeptProgress, Progress, logged
@@ -131,6 +133,8 @@ def resume(
     augment: Callable[[Tensor], Tensor] | None = None,
     callbacks: Sequence[Callback] = (),
     progress: Progress | None = None,
+    allow_import: bool = False,
+    accept_changes: bool = False,
 ) -> Answer:
     """Continue a run where it stopped; a finished one returns its answer.
 
@@ -145,12 +149,18 @@ def resume(
         augment: the augmentation of the run, where it was an object of another program.
         callbacks: called with every event from now on.
         progress: where to show what happens; silent by default.
+        allow_import: whether modules of the user's that the run names (its space, function or augmentation) may be
+            imported, which runs them; what this process has used before needs no permission.
+        accept_changes: go on although settings in ``run.json`` are not those that the finished stages were made with.
     """
     run = Run.open(Path(folder))
     run.listeners = list(callbacks)
     stop, progress = Stop(minutes), logged(progress)
     if run.configuration.get("evaluate") == ASK_AND_TELL:
         raise InputError("a run of a search", f"a study in {folder}", "Go on with it in Python: archwright.Study(...).")
+    _check_settings(run, accept_changes)
+    if remeasure or latency_ms or run.status() != "finished":
+        _check_imports(run, allow_import, {"space": space, "evaluate": evaluate, "augment": augment})
     if remeasure:
         _forget_latencies(reopened(run, stop, progress))
     if latency_ms:
@@ -176,6 +186,29 @@ def stop(folder: Path | str) -> None:
     write_atomic(run.stop_file, b"")
 
 
+def _check_settings(run: Run, accept_changes: bool) -> None:
+    """Refuse a run whose settings were changed since a stage was finished, unless that is on purpose."""
+    changed = run.changed_settings()
+    if changed and not accept_changes:
+        raise RunError(
+            f"expected the settings that the finished stages of {run.folder} were made with, got others in its "
+            f"run.json: {', '.join(changed)}. Put them back, or go on with them by --accept-changes "
+            "(accept_changes=True)."
+        )
+    if changed:
+        with run.locked():
+            run.accept_settings()
+
+
+def _check_imports(run: Run, allowed: bool, given: Mapping[str, Any]) -> None:
+    """Refuse to import what a run names, unless its reader allows it, gave it again or has used it in this process."""
+    for name, named in references(run.configuration).items():
+        own = named if isinstance(named, ObjectRef) else named.object if isinstance(named, SpaceRef) else None
+        if own is not None and not own.is_local and given.get(name) is None:
+            looked_up = isinstance(named, SpaceRef) and named.kind == "object" and own.is_imported
+            require_permission(own, name, f"the run in {run.folder}", allowed or looked_up)
+
+
 def _say_imports(context: Context) -> None:
     """A run that names a user's own module is about to execute it; this is never silent."""
     for place in imports(context.configuration.model_dump()):
@@ -195,7 +228,14 @@ def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
 
 
 def reopened(run: Run, stop: Stop, progress: Progress, **changes: Any) -> Method:
-    """The method of a run, as the run was configured but for ``changes``."""
+    """The method of a run, as the run was configured but for ``changes``.
+
+    Args:
+        run: that exists.
+        stop: what its stages poll.
+        progress: where it is shown.
+        changes: settings of its configuration that are otherwise.
+    """
     values = {**run.configuration, **changes}
     configuration = validated(Configuration, values, f"configuration in {run.folder}")
     context = Context(configuration, run, compute_device(configuration), stop, progress)
@@ -232,7 +272,9 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
             "Start a new search with --latency-ms.",
         )
     if run.status() != "finished":
-        raise InputError("a finished run", f"an unfinished one in {run.folder}", "Continue it first without --limit.")
+        raise InputError(
+            "a finished run", f"an unfinished one in {run.folder}", "Continue it first without --latency-ms."
+        )
     known = before["latency_ms"] if isinstance(before["latency_ms"], list) else [before["latency_ms"]]
     wanted = dict.fromkeys([*known, *map(float, latency_ms)])
     if len(wanted) == len(known):
@@ -284,7 +326,7 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
                     continue
                 run.event("stage", name=stage.name, title=stage.title)
                 context.progress.say(f"{number} of {len(stages)}: {stage.title}")
-                run.finish_stage(stage.name, stage.work().model_dump(mode="json"))
+                run.finish_stage(stage.name, _worked(stage, run, resumed))
         except Interrupted as error:
             run.event("interrupted", why=str(error))
             raise Interrupted(f"{error}; everything is saved. Continue with: {resume_command(run.folder)}") from error
@@ -300,13 +342,29 @@ def _finish(method: Method, resumed: bool = False) -> Answer:
             seconds=seconds,
             run=str(run.folder),
         )
+        run.forget_checkpoints()
         answer.save()
         run.event("finished", seconds=seconds)
     return answer
 
 
+def _worked(stage: Stage, run: Run, resumed: bool) -> Json:
+    """What a stage returns; where a resumed one cannot use what the run holds, its files may have been altered."""
+    try:
+        return stage.work().model_dump(mode="json")
+    except ArchwrightError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        if not resumed or place_of(error):  # else it is a matter of our code, or of the user's
+            raise
+        raise RunError(
+            f"expected the stage {stage.name!r} to go on from what {run.folder} holds, got {told(error)}. Its files "
+            "may have been altered; archwright --debug shows where it stopped."
+        ) from error
+
+
 def _keep_plan(context: Context, stages: list[Stage]) -> None:
-    """Write the plan and the data's fingerprint into the run; resumed, refuse other images than it began with."""
+    """Write the list of stages and the data's fingerprint into the run; resumed, refuse other images than before."""
     run, plan = context.run, [{"name": stage.name, "title": stage.title} for stage in stages]
     data = context.task.data if context.configuration.data is not None else None
     fingerprint = None if data is None else data.fingerprint

@@ -105,10 +105,6 @@ class Evaluator:
         key = hashlib.sha256(str(architecture).encode()).hexdigest()[:16]
         return str(self.context.run.folder / "checkpoints" / self.stage / key)
 
-    def seconds_each(self) -> float:
-        """How long one evaluation will take, in seconds: :func:`evaluation_seconds` of its context."""
-        return evaluation_seconds(self.context)
-
 
 def accuracy_on(context: Context) -> str:
     """What the accuracies that a search sees are measured on, for people."""

@@ -110,7 +110,7 @@ def keep_ensemble(
         name: of the ensemble's folder.
     """
     data, device = context.task.data, context.device.name
-    members = tuple(load_member(context.run.artifact(f"{one}.safetensors")) for one in names)
+    members = tuple(load_member(context.run.check_file(f"artifacts/{one}.safetensors")) for one in names)
     ensemble = Ensemble(members, mean)
     validation, test = (measure(ensemble.network, data, split, device) for split in ("validation", "test"))
     trained = Trained(

@@ -28,7 +28,7 @@ def shown(name: str) -> str:
 
 
 def words_of(flag: str, value: Json) -> list[str]:
-    """What a person types to give ``value``: ``--size 3``, or ``--no-verify`` for a switch."""
+    """What a person types to give ``flag`` the ``value``: ``--size 3``, or ``--no-verify`` for a switch."""
     if isinstance(value, bool):
         return [flag if value else flag.replace("--", "--no-", 1)]
     return [flag, write(value)]

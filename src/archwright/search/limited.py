@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import BaseModel, Field
+from pydantic.config import JsonDict
 
 from archwright.costs.clock import middle_round, stopwatch
 from archwright.costs.device_table import LATENCY_FILE, TIMED_ITEMS, DeviceTable, TableResult, measured_here
@@ -54,16 +55,37 @@ TIMED_LOGS = ("items/proposals.jsonl", "items/growth.jsonl", "items/sizes.jsonl"
 """What it may have: networks that were timed when they were proposed."""
 
 
+PLAN: JsonDict = {"group": "Plan"}
+LATENCIES: JsonDict = {"group": "Latencies"}
+"""Headings of the help that options are shown under."""
+
+
 class LimitedOptions(Options):
     """Options of every method that answers latency limits with staged spaces."""
 
-    backend: Literal["eager", "onnxruntime"] = Field("eager", description="what the latencies are of")
-    latency_threads: int = Field(1, ge=1, description="its threads")
-    latency_repeats: int = Field(50, ge=1, description="calls behind a latency")
-    latency_table: AbsolutePath | None = Field(None, description="a table measured before, here or on another device")
-    verify: bool = Field(True, description="time the chosen networks here and step down where they are too slow")
     plan_from: AbsolutePath | None = Field(
-        None, description="run folder of an earlier search whose tables and plan are repeated step by step"
+        None,
+        description="run folder of an earlier search whose latency table and plan are repeated, step by step",
+        json_schema_extra=PLAN,
+    )
+    backend: Literal["eager", "onnxruntime"] = Field(
+        "eager",
+        description="program that runs the networks that are timed: eager (PyTorch) or onnxruntime",
+        json_schema_extra=LATENCIES,
+    )
+    latency_threads: int = Field(
+        1, ge=1, description="CPU threads of a network that is timed", json_schema_extra=LATENCIES
+    )
+    latency_repeats: int = Field(50, ge=1, description="calls behind one latency", json_schema_extra=LATENCIES)
+    latency_table: AbsolutePath | None = Field(
+        None,
+        description="latency table to go by, made by archwright latency here or on another device",
+        json_schema_extra=LATENCIES,
+    )
+    verify: bool = Field(
+        True,
+        description="time the networks of the answer on this machine, and take quicker ones where a limit is broken",
+        json_schema_extra=LATENCIES,
     )
 
 
@@ -204,6 +226,7 @@ class LimitedSearch(Method):
     Options: ClassVar[type[Options]] = LimitedOptions
     options: LimitedOptions
     uses = Method.uses - OF_TABLES
+    several_limits = True
     measures_latency = True
     timed_items: ClassVar[tuple[str, ...]] = TIMED_ITEMS
 
@@ -302,11 +325,14 @@ class LimitedSearch(Method):
 
     def _repeat(self) -> RepeatResult:
         """Copy what was timed from the run that is repeated: the stages of its table and plan are then done."""
-        source, run = self._source().folder, self.context.run
-        present = [name for name in TIMED_LOGS if (source / name).is_file()]
+        source, run = self._source(), self.context.run
+        present = [name for name in TIMED_LOGS if (source.folder / name).is_file()]
         for name in (*present, *reversed(self._taken_over())):  # stages last: they say that the rest is there
-            write_atomic(run.folder / name, (source / name).read_bytes())
-        return RepeatResult(run=str(source))
+            if name.startswith("stages/"):
+                run.finish_stage(Path(name).stem, source.stage_result(Path(name).stem))
+            else:
+                write_atomic(run.folder / name, (source.folder / name).read_bytes())
+        return RepeatResult(run=str(source.folder))
 
     # --- choosing ---
 

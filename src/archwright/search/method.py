@@ -75,7 +75,7 @@ class Method(ABC):
     1. ``Method(context)`` validates ``options``; nothing is loaded, and there may be no run folder yet.
     2. :meth:`check` refuses what cannot work, before anything expensive and before a folder exists.
     3. :meth:`estimate_seconds`, once, for a new run: what people are told before it starts.
-    4. :meth:`stages`: the plan. It depends on the configuration alone, so that it is the same in every session.
+    4. :meth:`stages`: the list of them. It depends on the configuration alone, so that every session has the same.
     5. ``stage.work()`` of each stage that the run has no result of yet, in order. What it returns is kept in
        ``stages/NAME.json``, its checkpoints are dropped, and it is never called again.
     6. The last stage is called ``answer`` and returns a :class:`~archwright.search.answer.Found`.
@@ -117,6 +117,8 @@ class Method(ABC):
     that a user's own function can give them, adds ``OF_EVALUATIONS``."""
     resources: ClassVar[tuple[str, ...]] = ("params", "macs", "latency_ms", "memory_bytes")
     """What can be limited; empty where it keeps no limits."""
+    several_limits: ClassVar[bool] = False
+    """Whether it answers each of several limits on a resource."""
     measures_latency: ClassVar[bool] = False
     """Whether it times networks on this machine itself, so that a latency limit needs no table."""
     timed_items: ClassVar[tuple[str, ...]] = ()
@@ -186,10 +188,10 @@ class Method(ABC):
 
     @abstractmethod
     def stages(self) -> list[Stage]:
-        """In order."""
+        """Its stages in the order of their work; the same in every session."""
 
     def result(self, stage: str, kind: type[R]) -> R:
-        """What an earlier stage returned."""
+        """What the earlier stage called ``stage`` returned, as a value of ``kind``."""
         run = self.context.run
         found = run.stage_result(stage)
         if found is None:

@@ -1,7 +1,7 @@
-"""How much fits into the minutes a user has: a plan made once, before a run starts, and kept in its configuration.
+"""How much fits into the minutes a user has: a configuration cut down once, before a run starts, and kept in it.
 
 The clock is read here and nowhere later: a resumed run does what was planned, and gives the same answer as one that was
-never stopped.
+never stopped. Searches under limits count steps in a stage of their own instead (:mod:`archwright.search.budget`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,13 @@ def planned(method: Method, minutes: float) -> tuple[Configuration, float]:
 
 
 def cut(method: Method, seconds: float, budget: float) -> tuple[Configuration, float]:
-    """As :func:`planned`, in seconds: what is estimated at ``seconds`` cut to ``budget``; gives minutes."""
+    """As :func:`planned`, in seconds; gives minutes.
+
+    Args:
+        method: whose configuration is cut down.
+        seconds: that it is estimated to take.
+        budget: seconds that it may take.
+    """
     c = method.context.configuration
     changes: dict[str, Any] = {}
     options = dict(c.options)

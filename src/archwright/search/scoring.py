@@ -50,13 +50,15 @@ class ScoreOptions(Options):
     )
     replicates: int = Field(3, ge=1, description="draws of weights and images that a score averages")
     proxy_channels: int = Field(4, ge=2, description="channels of the small network that is scored")
-    proxy_cells: int = Field(3, ge=1, description="its cells (per stage, or in total)")
+    proxy_cells: int = Field(3, ge=1, description="cells of the small network that is scored (a stage, or in all)")
     proxy_size: int = Field(
-        0, ge=0, description="its image size; 0: where the space is ranked best (4 px for nasbench201, else 8)"
+        0, ge=0, description="image size that is scored; 0: where the space is ranked best (nasbench201 4 px, else 8)"
     )
-    proxy_batch: int = Field(64, ge=2, description="images of a draw")
-    initialisation: Literal["lecun", "xavier", "he"] = Field("lecun", description="scale of the initial weights")
-    labels: Literal["true", "random"] = Field("true", description="labels of the images")
+    proxy_batch: int = Field(64, ge=2, description="images that a score is computed on")
+    initialisation: Literal["lecun", "xavier", "he"] = Field(
+        "lecun", description="scale of the initial weights that are scored"
+    )
+    labels: Literal["true", "random"] = Field("true", description="labels of the images: the data's, or random")
 
 
 def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, ...]) -> ScoreRequest:

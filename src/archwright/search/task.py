@@ -81,7 +81,7 @@ class Task:
 
     @cached_property
     def data(self) -> ImageData:
-        """The images."""
+        """The images of the search, in three parts; loaded once."""
         return self.given or load_data(self.data_request)
 
     @property
@@ -105,7 +105,12 @@ class Task:
         return self.augmentation_of(self.data, **changes_to_default)
 
     def augmentation_of(self, data: ImageData, **changes_to_default: Any) -> Augment | None:
-        """The same for the images at another size."""
+        """What is done to training images.
+
+        Args:
+            data: the images, at any size.
+            changes_to_default: fields of :class:`Augmentation` that are otherwise, unless the user asked for one.
+        """
         found = find_augmentation(self.configuration.augment, data)
         if self.configuration.augment == "default" and isinstance(found, Augmentation):
             return replace(found, **changes_to_default)
@@ -192,7 +197,7 @@ class Task:
         return self.configuration.device if self.configuration.device in known else None
 
     def costs(self, architecture: Architecture, names: Collection[str] = tuple(RESOURCES)) -> dict[str, float]:
-        """What is known of the resources ``names`` without building a network."""
+        """What is known of ``architecture`` without building a network, of the resources ``names``."""
         in_table = self.table is not None and not self.trains_answer
         scale = self.table.scale(self.configuration.dataset) if in_table and self.table else self.scale
         found: dict[str, float] = {}

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from pydantic import model_validator
+
 from archwright.runs.values import StageResult
 
 __all__ = ["OWN_FUNCTION", "Choice", "StageResult", "Trained"]
 
 OWN_FUNCTION = "your own function"
 """What an accuracy is measured on where it is the score of a function that the user gave."""
+
+
+MOST = 100 + 1e-6
+"""An accuracy in percent, as it comes out of divisions."""
+
+
+def check_percent(**accuracies: tuple[float | None, str | None]) -> None:
+    """Refuse ``accuracies`` that cannot be, each with what it was measured on; scores of a user's own have no unit."""
+    for name, (value, measured_on) in accuracies.items():
+        if value is not None and measured_on != OWN_FUNCTION and not -1e-6 <= value <= MOST:
+            raise ValueError(f"{name}: expected 0 to 100 percent, got {value:g}")
 
 
 class Choice(StageResult):
@@ -26,6 +41,11 @@ class Choice(StageResult):
     accuracy_on: str
     evaluations: int
     failures: int = 0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        check_percent(accuracy=(self.accuracy, self.accuracy_on))
+        return self
 
 
 class Trained(StageResult):
@@ -48,3 +68,8 @@ class Trained(StageResult):
     epochs: int
     model: str
     onnx: str | None = None
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        check_percent(accuracy=(self.accuracy, None), validation_accuracy=(self.validation_accuracy, None))
+        return self

@@ -232,7 +232,13 @@ class OwnNetwork(Network):
 
 
 def own_network(network: Any, what: str, in_memory: bool = True) -> Network:
-    """A user's module in the form of our networks; see :func:`check_own_network`."""
+    """A user's module in the form of our networks; refused by :func:`check_own_network` where nothing can work on it.
+
+    Args:
+        network: what the user's code made.
+        what: the code that made it, as "your function net.py:make".
+        in_memory: whether its weights must have values.
+    """
     check_own_network(network, what, in_memory)
     return network if isinstance(network, Network) else OwnNetwork(network)
 

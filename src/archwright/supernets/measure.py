@@ -68,12 +68,12 @@ class Outcome:
 
     @property
     def loss(self) -> float:
-        """Mean cross entropy."""
+        """Mean cross entropy of the images."""
         return float(self.losses.mean())
 
     @property
     def accuracy(self) -> float:
-        """In percent."""
+        """Images that it was right of, in percent."""
         return 100 * float(self.correct.mean())
 
 

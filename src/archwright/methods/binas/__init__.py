@@ -60,7 +60,7 @@ class Binas(LimitedSearch):
 
     @classmethod
     def completed(cls, task: Task) -> dict[str, Any]:
-        """The start, the space of the plan; for the fast plan one thread, and images no larger than what they show.
+        """The start, the space of the strategy; for the fast one a single thread, and images no larger than they show.
 
         Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
         """
@@ -75,11 +75,11 @@ class Binas(LimitedSearch):
 
     @classmethod
     def idle(cls, asked: Configuration) -> dict[str, str]:
-        """Also what belongs to other plans than the one asked for."""
+        """Also what belongs to other strategies than the one asked for."""
         return {**super().idle(asked), **of_other_plans(asked)}
 
     def make_strategy(self) -> Strategy:
-        """From pretrained weights where a start is named, else by the plan."""
+        """From pretrained weights where a start is named, else the one that ``--plan`` names."""
         context, o = self.context, self.options
         if o.start is not None:
             self._check_space("mbconv", "--pretrained")
@@ -105,7 +105,7 @@ class Binas(LimitedSearch):
 
     @property
     def counts_epochs(self) -> bool:
-        """In the paper's plan only; the others count steps."""
+        """In the paper's strategy only; the others count steps."""
         return self.options.plan == "paper"
 
     def _answer(self) -> Found:

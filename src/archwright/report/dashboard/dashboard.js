@@ -122,10 +122,10 @@
     if (atEnd) log.scrollTop = log.scrollHeight;
   }
 
-  async function ask(what) {
+  async function ask(what, query = "") {
     at(what).disabled = true;
     try {
-      const answer = await fetch("/api/runs/" + encodeURIComponent(chosen) + "/" + what, { method: "POST" });
+      const answer = await fetch("/api/runs/" + encodeURIComponent(chosen) + "/" + what + query, { method: "POST" });
       const found = await answer.json();
       at("said").textContent = found.said || found.error; // until the run says so itself
     } catch {
@@ -137,7 +137,8 @@
   at("stop").addEventListener("click", () => ask("stop"));
   at("resume").addEventListener("click", () => {
     const imports = at("resume").dataset.imports;
-    if (!imports || confirm("This run imports and executes " + imports + ". Resume it only if you trust it.")) ask("resume");
+    if (!imports) ask("resume");
+    else if (confirm("This run executes " + imports + ". Resume it only if you trust it.")) ask("resume", "?allow_import=true");
   });
 
   function choose() {
