@@ -201,7 +201,7 @@ class Sealed(NamedTuple):
 
 
 def write_sealed(path: Path, kept: Sealed) -> None:
-    """Write a value as JSON with its checksum, so that :func:`read_sealed` notices any change."""
+    """Write ``kept`` to ``path`` as JSON with its checksum, so that :func:`read_sealed` notices any change."""
     write_json(path, {"checksum": _checksum(kept._asdict()), **kept._asdict()})
 
 
