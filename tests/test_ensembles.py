@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from archwright.costs.measure import Timing
 from archwright.data import load as load_images
 from archwright.ensembles import Ensemble, load_ensemble
-from archwright.errors import InputError, RunError
+from archwright.errors import ArchwrightError, InputError, RunError
 from archwright.models import Model, load_classifier, load_model
 from archwright.runs.run import Run
 from archwright.spaces.nasbench201 import NASBENCH201
@@ -89,11 +89,13 @@ def test_a_folder_without_a_member_is_refused(members: tuple[Model, ...], tmp_pa
     listed = json.loads((tmp_path / "ensemble.json").read_text())
     for change, message in (
         ({"members": ["../../secret"]}, "leads out"),
+        ({"members": ["x" * 300]}, "no name of a file"),
+        ({"checksums": {"gone.safetensors": "00000000"}}, "no file .*gone"),
         ({"format": 9}, "format 9"),
         ({"mean": 3}, "mean"),
     ):
         (tmp_path / "ensemble.json").write_text(json.dumps({**listed, **change}))
-        with pytest.raises(RunError, match=message):
+        with pytest.raises(ArchwrightError, match=message):
             load_ensemble(tmp_path)
 
 

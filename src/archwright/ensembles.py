@@ -241,7 +241,9 @@ def load_ensemble(folder: Path, space: Space[Any] | None = None, allow_import: b
         raise RunError(f"expected up to {MOST_MEMBERS} different members of the ensemble in {folder}, got {got}.")
     if listed.format != FORMAT:
         raise RunError(f"expected an ensemble of format {FORMAT} in {folder}, got format {listed.format}.")
-    missing = [name for name in listed.members if not inside(folder, name).is_file()]
+    missing = [
+        name for name in {**dict.fromkeys(listed.members), **listed.checksums} if not inside(folder, name).is_file()
+    ]
     if missing:
         raise InputError(
             f"all {len(listed.members)} members of the ensemble in {folder}",

@@ -107,9 +107,9 @@ class OnnxClassifier(Classifier):
         _check_graph(content, path)
         try:
             self.session = _session(content)
+            metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         except self._failures as error:
             raise InputError("an ONNX file", f"{path} ({str(error)[:100]})") from error
-        metadata: dict[str, str] = self.session.get_modelmeta().custom_metadata_map
         if "archwright" not in metadata:
             raise InputError("an ONNX file written by archwright", f"{path} without its metadata")
         try:
@@ -139,10 +139,11 @@ class OnnxClassifier(Classifier):
 
 
 def _runtime_failures() -> tuple[type[Exception], ...]:
-    """Everything that ONNX Runtime raises of its own; the classes have no base in common."""
+    """Everything that ONNX Runtime raises of its own, whose classes have no base in common, and for names no UTF-8."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-    return tuple(one for one in vars(state).values() if isinstance(one, type) and issubclass(one, Exception))
+    own = [one for one in vars(state).values() if isinstance(one, type) and issubclass(one, Exception)]
+    return (*own, UnicodeDecodeError)
 
 
 def _check_graph(content: bytes, path: Path) -> None:
@@ -164,7 +165,8 @@ def _check_graph(content: bytes, path: Path) -> None:
 def _session(content: bytes) -> Any:
     import onnxruntime
 
-    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    # A second try with other processors, which there are none of, would print what went wrong with the first.
+    return onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"], enable_fallback=0)
 
 
 def _run(session: Any, images: Tensor) -> Tensor:

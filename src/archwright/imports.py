@@ -52,6 +52,28 @@ def require_permission(named: ObjectRef, what: str, named_by: str, allowed: bool
     )
 
 
+_trusted: set[str] = set()
+"""What this process ran by its user's own wish, besides modules."""
+
+
+def trust(what: str) -> None:
+    """Note that the user asked for ``what``, as "what the Ray cluster at HOST:PORT answers"."""
+    _trusted.add(what)
+
+
+def require_trust(what: str, named_by: str, allowed: bool) -> None:
+    """Refuse what is run without being imported, as :func:`require_permission` does with modules.
+
+    Args:
+        what: as :func:`trust` was told.
+        named_by: what names it, as "the run in FOLDER".
+        allowed: whether the reader allows it.
+    """
+    if not allowed and what not in _trusted:
+        do = "If you trust it, allow it: --allow-import (in Python: allow_import=True)."
+        raise InputError(f"your permission to run {what}, which {named_by} names", "none", do)
+
+
 def file_of(place: str) -> str:
     """The file that importing ``place`` (a module's name, or a path) would run, found without importing anything."""
     if place.endswith(".py"):

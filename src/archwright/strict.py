@@ -15,17 +15,37 @@ from archwright.errors import InputError
 T = TypeVar("T", bound=Hashable)
 
 
+MOST_LEVELS = 100
+"""Of JSON inside JSON; what looks into deeper values calls itself as often, and ends where Python ends that."""
+
+
 def parse_json(text: str | bytes, unique: bool = False) -> Any:
-    """What ``text`` says; anything but JSON (also endless nesting, NaN, or bytes that are no text) is a ValueError.
+    """What ``text`` says; anything but JSON (also deep nesting, NaN, or bytes that are no text) is a ValueError.
 
     Args:
         text: to be read.
         unique: refuse an object that names a field twice, of which only the last would count.
     """
     try:
-        return json.loads(text, parse_constant=_no_number, object_pairs_hook=_once if unique else None)
+        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once if unique else None)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    brackets = (b"[", b"{") if isinstance(text, bytes) else ("[", "{")
+    if sum(map(text.count, brackets)) > MOST_LEVELS and _levels(found) > MOST_LEVELS:  # type: ignore[arg-type]
+        raise ValueError("nested too deeply")
+    return found
+
+
+def _levels(value: Any) -> int:
+    """How deep lists and objects lie in each other, counted to just above :data:`MOST_LEVELS`."""
+    level, count = [value], 0
+    while count <= MOST_LEVELS:
+        level = [one for one in level if isinstance(one, list | dict)]
+        if not level:
+            break
+        level = [part for one in level for part in (one.values() if isinstance(one, dict) else one)]
+        count += 1
+    return count
 
 
 def _no_number(text: str) -> None:

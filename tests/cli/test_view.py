@@ -23,6 +23,7 @@ class Ladder(Method):
     """A method of somebody else: one network a limit on parameters, whose accuracy nobody measured."""
 
     name = "ladder"
+    several_limits = True
     Options = Options
 
     def check(self) -> None:

@@ -177,9 +177,10 @@ def states(folder: Path, action: Callable[[], object]) -> tuple[list[State], int
     """
     found: dict[int, State] = {}
     lasting, count = Lasting(folder), 0
+    same: dict[bytes | None, bytes | None] = {}  # of equal contents one copy is kept
 
     def keep(kind: str, change: Change, tree: Tree) -> None:
-        elsewhere = {OWN_ASIDE.sub(".4711.tmp", name): content for name, content in tree.items()}
+        elsewhere = {OWN_ASIDE.sub(".4711.tmp", name): same.setdefault(one, one) for name, one in tree.items()}
         found.setdefault(hash(frozenset(elsewhere.items())), State(count, kind, change, elsewhere))
 
     def before(change: Change) -> None:

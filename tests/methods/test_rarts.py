@@ -190,7 +190,7 @@ def test_with_a_table_of_accuracies_the_cell_is_looked_up_not_trained(tmp_path):
 
     if shared_data("nb201.npz") is None:
         pytest.skip("the NAS-Bench-201 table is not here")
-    tiny = {name: value for name, value in TINY.items() if name != "final_epochs"}
+    tiny = {name: value for name, value in TINY.items() if name not in ("epochs", "final_epochs")}
     result = aw.search("rarts", run=tmp_path / "run", **tiny, benchmark="nb201")
     assert "nb201 table" in result.best.accuracy_on
     assert set(result.best.tests) == {"cifar10", "cifar100", "imagenet16-120"}

@@ -98,7 +98,7 @@ def test_an_unfinished_run_has_a_page_that_says_how_to_go_on(tmp_path) -> None:
 
 def test_the_command_asks_for_the_same_again(trained) -> None:
     words = command_of(Run.open(trained).configuration)
-    assert words.startswith("archwright search random --space nasbench201 --data digits")
+    assert words.startswith("archwright search random --data digits --space nasbench201")
     assert "--epochs 1" in words
     assert "--evaluations 2" in words
     several = {"method": "binas", "space": "mbconv", "limits": {"latency_ms": [1.5, 2.0]}, "options": {"verify": False}}

@@ -339,6 +339,23 @@ def test_what_a_run_imports_is_said(guest: TestClient, root: Path) -> None:
     assert told["imports"] == ["the module my_module (not found here)"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"executor": "ray", "address": "far.example:6379"}, "what the Ray cluster at far.example:6379 answers"),
+        ({"benchmark": "nats:/tmp/theirs"}, "the pickles in /tmp/theirs"),
+    ],
+)
+def test_a_cluster_and_pickles_need_a_permission_like_a_module(
+    guest: TestClient, root: Path, settings: dict[str, str], said: str
+) -> None:
+    make_run(root, "far", **settings)
+    assert news(guest.get("/api/stream", params={"run": "far"}).text)["run"]["imports"] == [said]
+    refused = guest.post("/api/runs/far/resume", headers=SAME)
+    assert refused.status_code == 409
+    assert f"permission to run {said}" in refused.json()["error"]
+
+
 def test_what_a_run_imports_needs_a_permission(guest: TestClient, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[bool] = []
     monkeypatch.setattr(Resumer, "start", lambda _self, _folder, allow_import: started.append(allow_import))

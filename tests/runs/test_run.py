@@ -10,6 +10,7 @@ import pytest
 
 from archwright.cli.show_runs import show_run
 from archwright.errors import InputError, RunError
+from archwright.runs.files import _checksum
 from archwright.runs.run import Run, find_run, list_runs, new_folder
 
 MACHINE = {"device": "cpu", "model": "test", "threads": 1}
@@ -157,6 +158,23 @@ def test_runs_are_found_by_path_name_and_last(runs_folder: Path) -> None:
     assert find_run(str(runs_folder / "20200101-000000-a")).folder == runs_folder / "20200101-000000-a"
     with pytest.raises(InputError, match="nothing-here"):
         find_run("nothing-here")
+
+
+@pytest.mark.parametrize("odd", [{"made_with": []}, {"files": "x"}, {"made_with": {}, "files": 3}])
+def test_a_stage_that_depends_on_something_odd_is_refused_by_name(tmp_path: Path, odd: dict[str, object]) -> None:
+    run = make(tmp_path / "a")
+    kept = {"value": 1, "made_with": {}, "files": {}, **odd}
+    (run.folder / "stages").mkdir()
+    (run.folder / "stages" / "search.json").write_text(json.dumps({"checksum": _checksum(kept), **kept}))
+    for read in (lambda: run.stage_result("search"), run.changed_settings):
+        with pytest.raises(RunError, match=r"search\.json"):
+            read()
+
+
+def test_options_that_are_none_are_refused(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "a", {"method": "random", "space": "nasbench201", "seed": 3, "options": "x"}, MACHINE)
+    with pytest.raises(RunError, match="options by name"):
+        run.changed_settings()
 
 
 def test_the_last_events_are_read_and_all_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from archwright.errors import ArchwrightError, Interrupted, RunError
+from archwright.errors import ArchwrightError, InputError, Interrupted, RunError
+from archwright.imports import trust
 from archwright.models import load_model
 from archwright.runs.files import Sealed, read_sealed, write_sealed
 from archwright.runs.run import Run
@@ -205,3 +206,27 @@ def test_what_is_given_again_needs_no_permission(own: Path) -> None:
     (own / "run" / "run.json").write_text(json.dumps(header))
     done = subprocess.run([sys.executable, "-c", code], cwd=own, capture_output=True, text=True, check=False)
     assert done.stdout.split() == ["True", "False"], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"executor": "ray", "address": "127.0.0.1:9"}, "what the Ray cluster at 127.0.0.1:9 answers"),
+        ({"benchmark": "nats:/tmp/theirs", "data": None}, "the pickles in /tmp/theirs"),
+    ],
+)
+def test_a_foreign_cluster_or_pickle_is_announced_and_allowed_like_a_module(
+    tmp_path: Path, settings: dict[str, str | None], said: str
+) -> None:
+    asked = {"method": "random", "space": "nasbench201", "seed": 0, "data": "digits", "dataset": "", "options": {}}
+    folder = tmp_path / "run"
+    Run.create(folder, {**asked, **settings}, {})
+    with pytest.raises(InputError, match=rf"permission to run {said}.*--allow-import"):
+        resume(folder)
+    with pytest.raises(InputError) as refused:  # there is neither a cluster nor such a folder
+        resume(folder, allow_import=True)
+    assert "permission" not in str(refused.value)
+    trust(said)  # as a search that this process began
+    with pytest.raises(InputError) as refused:
+        resume(folder)
+    assert "permission" not in str(refused.value)

@@ -51,11 +51,15 @@ def test_an_architecture_reads_like_a_dict() -> None:
     assert len({choice, ChoiceSpace(CHOICES).parse(str(choice))}) == 1
 
 
-def test_true_and_one_are_different_values() -> None:
-    space = ChoiceSpace({"a": [1, True, 1.0]})
-    assert space.size == 3
-    assert space.parse('{"a": true}')["a"] is True
-    assert space.parse('{"a": 1}') != space.parse('{"a": 1.0}')
+@pytest.mark.parametrize("values", [[1, True], [1, 1.0], [0.0, False], [2, 3, 2]])
+def test_values_that_python_holds_to_be_equal_are_refused(values: list[object]) -> None:
+    with pytest.raises(InputError, match="different values for 'a'"):
+        ChoiceSpace({"a": values})
+
+
+def test_a_value_keeps_its_kind() -> None:
+    space = ChoiceSpace({"a": [True, 2, 3.0]})
+    assert [type(space.parse(f'{{"a": {text}}}')["a"]) for text in ("true", "2", "3.0")] == [bool, int, float]
 
 
 def test_cost_is_counted() -> None:

@@ -168,7 +168,7 @@ def runs_stop(run: str) -> None:
 @click.option(
     "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
 )
-@click.option("--allow-import", is_flag=True, help="Run the modules of yours that the run names, where it names any.")
+@click.option("--allow-import", is_flag=True, help="Run what the run names: modules of yours, a Ray cluster's answers.")
 @click.option("--accept-changes", is_flag=True, help="Go on with settings in run.json that were changed meanwhile.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
 def runs_resume(

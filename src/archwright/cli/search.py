@@ -55,7 +55,7 @@ class GroupedOption(click.Option):
         self.group = group
 
     def get_help_extra(self, ctx: click.Context) -> Any:
-        """Without the bounds."""
+        """What click adds to the sentence of an option, less the bounds of its number."""
         extra = super().get_help_extra(ctx)
         extra.pop("range", None)
         return extra
@@ -65,7 +65,7 @@ class MethodCommand(click.Command):
     """A command whose help shows its options under their headings, in the order of the first option of each."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One section a heading."""
+        """Write one section a heading to ``formatter``; ``ctx`` is that of the command."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)

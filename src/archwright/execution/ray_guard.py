@@ -36,7 +36,7 @@ def parents() -> dict[Process, int]:
 
 
 def started_from(process: Process, folder: str) -> bool:
-    """Whether the command of a process names a program inside ``folder``."""
+    """Whether the command of ``process`` names a program inside ``folder``."""
     try:
         command = Path(f"/proc/{process.number}/cmdline").read_bytes()
     except OSError:
@@ -45,7 +45,13 @@ def started_from(process: Process, folder: str) -> bool:
 
 
 def of_cluster(owner: int, folder: str, known: set[Process]) -> set[Process]:
-    """The processes of the cluster that are alive: those known, new ones of the owner, and all that these started."""
+    """The processes of the cluster that are alive: those known, new ones of the owner, and all that these started.
+
+    Args:
+        owner: number of the process that started the cluster.
+        folder: of Ray's programs, which its processes are of.
+        known: processes of the cluster that were seen before.
+    """
     every = parents()
     found = {one for one in every if one in known}
     found |= {one for one, parent in every.items() if parent == owner and started_from(one, folder)}

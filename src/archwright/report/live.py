@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from archwright.runs.files import Json, read_json
 from archwright.runs.progress import FILE as PROGRESS
 from archwright.runs.run import Run, told
 from archwright.search.answer import RESULT, Answer
-from archwright.search.configuration import ASK_AND_TELL, imports
+from archwright.search.configuration import ASK_AND_TELL, foreign, imports
 
 MOST_RUNS = 200
 """The newest ones are listed."""
@@ -71,8 +72,13 @@ def detail(run: Run, story: Story) -> dict[str, Json]:
         "stopping": status == "running" and run.stop_file.exists(),
         "can_stop": status == "running" and not study,
         "can_resume": status == "stopped" and not study,
-        "imports": [file_of(place) for place in imports(run.configuration)],
+        "imports": executed(run.configuration),
     }
+
+
+def executed(configuration: Mapping[str, Json]) -> list[str]:
+    """What a resumed run would run that is not ours: files, pickles of a benchmark, answers of a cluster."""
+    return [*map(file_of, imports(configuration)), *foreign(configuration)]
 
 
 def _stages(run: Run, story: Story, status: str) -> list[dict[str, Json]]:

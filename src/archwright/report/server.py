@@ -20,10 +20,9 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp
 
 from archwright.errors import InputError
-from archwright.imports import file_of
 from archwright.report.folders import NotHereError, artifact, open_run
 from archwright.report.guard import Guard
-from archwright.report.live import UNREADABLE, detail, overview
+from archwright.report.live import UNREADABLE, detail, executed, overview
 from archwright.report.looks import Looks, Readers
 from archwright.report.page import REPORT, run_page
 from archwright.report.patience import ImpatientProtocol
@@ -31,7 +30,6 @@ from archwright.report.resuming import Resumer
 from archwright.report.style import CSS, POLICY, SCRIPT
 from archwright.runs.files import Json
 from archwright.runs.run import Run, told
-from archwright.search.configuration import imports
 from archwright.search.engine import stop
 from archwright.terminal import visible
 
@@ -117,10 +115,9 @@ def _add_actions(app: FastAPI, root: Path, resumer: Resumer) -> None:
         run = open_run(root, name)
         if run.status() != "stopped":
             raise InputError("a stopped run", f"a {run.status()} one")
-        places = imports(run.configuration)
-        if places and not allow_import:
-            files = ", ".join(map(file_of, places))
-            raise InputError(f"your permission to run {files}, which this run names", "none")
+        named = executed(run.configuration)
+        if named and not allow_import:
+            raise InputError(f"your permission to run {', '.join(named)}, which this run names", "none")
         resumer.start(run.folder, allow_import)
         return {"said": "Starting; the first stage follows in a few seconds."}
 

@@ -26,6 +26,7 @@ from archwright.errors import ArchwrightError, InputError, RunError
 from archwright.paths import odd_kind, open_plain, read_plain, refuse_odd
 from archwright.runs import disk
 from archwright.strict import parse_json
+from archwright.terminal import shortened
 
 if TYPE_CHECKING:
     import torch
@@ -111,15 +112,29 @@ def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
     write_atomic(path, drawn.getvalue())
 
 
+LONGEST_NAME = 255
+"""Bytes of a name that file systems have room for."""
+
+
 def inside(folder: Path, name: str) -> Path:
     """The path ``name`` in ``folder``; one that leads out of it (``..``, absolute, by a link) is refused.
 
     Every name that is read from a run's own files goes through here: the run may come from somebody else.
     """
     path = folder / name
-    if "\0" in name or not (_has_no_turn(folder, name) or path.resolve().is_relative_to(folder.resolve())):
+    if not _is_name(name):
+        raise RunError(f"expected a path inside {folder}, got {shortened(repr(name))}, which is no name of a file.")
+    if not (_has_no_turn(folder, name) or path.resolve().is_relative_to(folder.resolve())):
         raise RunError(f"expected a path inside {folder}, got {name!r}, which leads out of it.")
     return path
+
+
+def _is_name(name: str) -> bool:
+    """Whether a file system has room and characters for it."""
+    try:
+        return "\0" not in name and all(len(os.fsencode(part)) <= LONGEST_NAME for part in name.split("/"))
+    except UnicodeEncodeError:
+        return False
 
 
 def _has_no_turn(folder: Path, name: str) -> bool:
@@ -216,6 +231,8 @@ def read_sealed(path: Path) -> Sealed:
     kept = Sealed(known.get("value"), known.get("made_with", {}), known.get("files", {}))
     if known.get("checksum") != _checksum(kept.value if older else kept._asdict()):
         raise RunError(f"expected {path} as it was written, got a damaged or altered file (its checksum differs).")
+    if not (isinstance(kept.made_with, dict) and isinstance(kept.files, dict)):
+        raise RunError(f"expected digests by name in {path}, got something else.")
     return kept
 
 

@@ -245,8 +245,10 @@ class Run:
     def _lasting_settings(self) -> dict[str, Json]:
         """The settings that decide a result, each option of the method under its own name."""
         asked = {name: value for name, value in self.configuration.items() if name not in _MAY_CHANGE}
-        options = asked.pop("options", None)
-        return asked | {f"options.{name}": value for name, value in (options or {}).items()}
+        options = asked.pop("options", None) or {}
+        if not isinstance(options, dict):
+            raise RunError(f"expected a configuration with options by name in {self.folder}, got other ones.")
+        return asked | {f"options.{name}": value for name, value in options.items()}
 
     def changed_settings(self) -> list[str]:
         """Settings in ``run.json`` that are not those which the finished stages were made with."""

@@ -335,6 +335,14 @@ def imports(configuration: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
+def foreign(configuration: Mapping[str, Any]) -> list[str]:
+    """What a run with this configuration runs without importing it, in words: pickles and the answers of a cluster."""
+    table = DataRef.parse(str(configuration.get("benchmark") or ""))
+    found = [f"the pickles in {table.argument}"] if table.kind == "nats" else []
+    address = configuration.get("address")
+    return [*found, f"what the Ray cluster at {address} answers"] if address else found
+
+
 def validated(model: type[M], values: dict[str, Any], what: str, beside: type[BaseModel] | None = None) -> M:
     """``model(**values)``, or one :class:`InputError` that lists everything wrong at once.
 

@@ -14,7 +14,7 @@ from archwright.data.kept import keep
 from archwright.device import Device
 from archwright.effort import SECONDS_A_RECORD, TRAINING, refuse_large, seconds_of, training_bytes
 from archwright.errors import ArchwrightError, InfeasibleError, InputError, Interrupted, RunError
-from archwright.imports import require_permission
+from archwright.imports import require_permission, require_trust, trust
 from archwright.owncode import place_of, told
 from archwright.references import ObjectRef, SpaceRef, refer
 from archwright.runs import disk
@@ -24,7 +24,7 @@ from archwright.runs.run import Run, new_folder, resume_command, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
 from archwright.search.asked import asked_for, check_idle, completed, names_given, space_text
-from archwright.search.configuration import ASK_AND_TELL, Configuration, imports, references, validated
+from archwright.search.configuration import ASK_AND_TELL, Configuration, foreign, imports, references, validated
 from archwright.search.context import Context
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, SearchMethod, Stage
 from archwright.search.plan import planned
@@ -76,6 +76,8 @@ def search(
     own = None if augment == "default" else augment
     given = {**settings, "space": space, "data": data, "evaluate": evaluate, "augment": own, "options": options or {}}
     asked = asked_for(method, given)
+    for what in foreign(asked.model_dump()):
+        trust(what)
     Run.check_free(Path(run) if run is not None else runs_root() / "new")
     images = None if data is None or isinstance(data, str) else _in_memory(data, asked)
     configuration = completed(chosen, Task(asked, given=images))
@@ -155,7 +157,8 @@ def resume(
         callbacks: called with every event from now on.
         progress: where to show what happens; silent by default.
         allow_import: whether modules of the user's that the run names (its space, function or augmentation) may be
-            imported, which runs them; what this process has used before needs no permission.
+            imported, which runs them, and whether the answers of a Ray cluster or the pickles of a benchmark that it
+            names may be run; what this process has used before needs no permission.
         accept_changes: go on although settings in ``run.json`` are not those that the finished stages were made with.
     """
     run = Run.open(Path(folder))
@@ -212,12 +215,16 @@ def _check_imports(run: Run, allowed: bool, given: Mapping[str, Any]) -> None:
         if own is not None and not own.is_local and given.get(name) is None:
             looked_up = isinstance(named, SpaceRef) and named.kind == "object" and own.is_imported
             require_permission(own, name, f"the run in {run.folder}", allowed or looked_up)
+    for what in foreign(run.configuration):
+        require_trust(what, f"the run in {run.folder}", allowed)
 
 
 def _say_imports(context: Context) -> None:
     """A run that names a user's own module is about to execute it; this is never silent."""
     for place in imports(context.configuration.model_dump()):
         context.progress.say(f"Importing {place}, which this run names.")
+    for what in foreign(context.configuration.model_dump()):
+        context.progress.say(f"Running {what}, which this run names.")
 
 
 def _given_again(run: Run, objects: dict[str, Any]) -> dict[str, str]:
