@@ -1,8 +1,8 @@
 """The hostile catalogue: thousands of bad inputs by kind, each refused in a sentence, or the command fails.
 
 ``python benchmarks/hostile.py [--json] [--every N] [--only KIND]``: every case of ``tests/helpers/hostile_cases.py``
-runs through the real entry point, in a worker process that is watched: one that takes 30 s of the processor, or 180 s of
-the clock, hangs, and is replaced. Counted are clean refusals, inputs that are sound and accepted, tracebacks,
+runs through the real entry point, in a worker process that is watched: one that takes 30 s of the processor, or 180 s
+of the clock, hangs, and is replaced. Counted are clean refusals, inputs that are sound and accepted, tracebacks,
 hangs and wrong accepts (refusals that leave a file, fill the screen or write to stdout are among these). The exit code
 is 0 only where the last three are 0.
 """

@@ -23,6 +23,12 @@ TRAINING = 3
 NUMBERS_A_WEIGHT = 4
 """A weight in training: itself, its gradient, its momentum, and a copy."""
 BYTES_A_NUMBER = 4
+MACS_A_NUMBER = 500
+"""A step of training keeps a number for so many multiply-accumulates, at least, until it goes back."""
+SCORING = 10
+"""A metric takes so many passes forward, roughly."""
+LONGEST_STEP = 20.0
+"""Seconds; what takes longer by the count is not tried for an estimate, which then goes by the count."""
 
 
 def seconds_of(macs: float, calls: float = 1.0) -> float:
@@ -30,9 +36,14 @@ def seconds_of(macs: float, calls: float = 1.0) -> float:
     return calls * (SECONDS_A_CALL + macs / MACS_A_SECOND)
 
 
-def training_bytes(params: float) -> float:
-    """Memory of the weights of a network of so many parameters in training."""
-    return BYTES_A_NUMBER * NUMBERS_A_WEIGHT * params
+def training_bytes(params: float, macs: float = 0.0) -> float:
+    """Memory of a step of training.
+
+    Args:
+        params: of the network.
+        macs: multiply-accumulates of a forward pass of the whole batch; 0 counts the weights alone.
+    """
+    return BYTES_A_NUMBER * (NUMBERS_A_WEIGHT * params + macs / MACS_A_NUMBER)
 
 
 def refuse_large(what: str, seconds: float, memory: float = 0.0, yes: bool = False) -> None:

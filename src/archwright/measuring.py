@@ -20,7 +20,7 @@ from archwright.data.detail import sufficient_size
 from archwright.data.kept import keep
 from archwright.data.request import DataRequest, load_data
 from archwright.device import Device
-from archwright.effort import refuse_large, seconds_of, training_bytes
+from archwright.effort import SCORING, refuse_large, seconds_of, training_bytes
 from archwright.errors import InputError
 from archwright.execution.base import make_executor
 from archwright.owncode import called, own_code
@@ -38,8 +38,6 @@ from archwright.spaces.staged import StagedSpace
 
 TABLE_MARK = b'"provenance"'
 """In every latency table, and in what an interrupted measurement leaves."""
-SCORING = 10
-"""A metric takes so many passes forward, roughly."""
 METRICS = ("grad", "snip", "trace", "kappa")
 
 

@@ -36,9 +36,16 @@ from helpers.wrong_options import CELL
 
 Wanted = Literal["refused", "accepted", "either"]
 Outcome = Literal["refused", "accepted", "traceback", "unclean"]
+STARTS = (
+    *("runs.run.Run.create", "runs.run.Run.locked", "costs.tables._measure_all"),
+    *("measuring.score_architectures", "report.server.uvicorn.Server"),
+)
+"""Where the work of searches, measurements, scores and the dashboard begins."""
 SCREEN_LINES, SCREEN_CHARACTERS = 10, 4000
 SMALL: dict[str, Any] = {
-    **{"data": "random:count=24,size=8,classes=2", "channels": 4, "cells": 1, "epochs": 1, "final_epochs": 1},
+    "data": "random:count=24,size=8,classes=2",
+    **dict.fromkeys(("cells", "epochs", "final_epochs"), 1),
+    "channels": 4,
     "evaluations": 2,
 }
 
@@ -172,7 +179,7 @@ def _nothing_starts(case: Case, started: list[bool]) -> Iterator[None]:
         yield
         return
     with ExitStack() as patched:
-        for place in ("runs.run.Run.create", "runs.run.Run.locked", "costs.tables._measure_all"):
+        for place in STARTS:
             patched.enter_context(mock.patch(f"archwright.{place}", accepted))
         yield
 

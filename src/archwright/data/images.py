@@ -25,6 +25,9 @@ BAD_IMAGE = (
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """What is opened, whatever a file is called: Pillow would start Ghostscript for others, and knows forty more."""
 
+MOST_ENLARGED = 32
+"""Times a side; more is a slip, and takes minutes."""
+
 # Pillow warns of large photographs, which are no attack, and of what it cannot read, which is an error here anyway. Set
 # once: a filter around each call would race with the threads that decode.
 warnings.filterwarnings("ignore", module=r"PIL\.")
@@ -73,6 +76,9 @@ def resize_arrays(pixels: NDArray[np.uint8], size: int | None) -> NDArray[np.uin
     size = min(height, width) if size is None else size
     if height == width == size:
         return pixels
+    if size > MOST_ENLARGED * min(height, width):
+        smaller = f"an image size of at most {MOST_ENLARGED} times the images' {min(height, width)} px"
+        raise InputError(smaller, f"{size} px", "Use a smaller --image-size.")
     if len(pixels) * channels * size * size > memory_bytes() // 2:
         wanted = f"{len(pixels):,} of {size} px"
         raise InputError("images that fit into half of the memory", wanted, "Use a smaller --image-size.")

@@ -124,9 +124,14 @@ def inside(folder: Path, name: str) -> Path:
     path = folder / name
     if not _is_name(name):
         raise RunError(f"expected a path inside {folder}, got {shortened(repr(name))}, which is no name of a file.")
-    if not (_has_no_turn(folder, name) or path.resolve().is_relative_to(folder.resolve())):
+    if not (_has_no_turn(folder, name) or _leads_to(path).is_relative_to(_leads_to(folder))):
         raise RunError(f"expected a path inside {folder}, got {name!r}, which leads out of it.")
     return path
+
+
+def _leads_to(path: Path) -> Path:
+    """Where ``path`` ends behind all links; a link to itself ends where it lies."""
+    return Path(os.path.realpath(path))  # Path.resolve fails at such a link
 
 
 def _is_name(name: str) -> bool:

@@ -393,6 +393,8 @@ _MAY_CHANGE = frozenset(
 """Settings that say where and how long a run works, what it may be asked besides, and where the images lie, whose
 fingerprint is kept: their change changes no finished result."""
 _HEADER: dict[str, type] = {"created": str, "versions": dict, "machine": dict, "configuration": dict}
+MOST_NAME = 100
+"""Characters of the name of a stage, which is the name of its files."""
 _ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
 """What lists show; the configuration as a whole is validated where a search is made of it."""
 
@@ -411,7 +413,14 @@ def _wrong_plan(plan: Json) -> list[str]:
     stages = plan if isinstance(plan, list) else [plan]
     named: dict[str, type] = {"name": str, "title": str}
     good = all(isinstance(one, dict) and set(one) >= set(named) and not _wrong_types(one, named) for one in stages)
-    return [] if good else ["a plan that is no list of stages"]
+    if not good:
+        return ["a plan that is no list of stages"]
+    return [] if all(_names_a_file(one["name"]) for one in stages) else ["a plan with a stage whose name no file has"]
+
+
+def _names_a_file(stage: str) -> bool:
+    """Whether a file in the run's folder may be called so, with an ending."""
+    return 0 < len(stage) <= MOST_NAME and stage.isascii() and stage.isprintable() and "/" not in stage
 
 
 def _wrong_types(values: dict[str, Json], types: dict[str, type]) -> list[str]:

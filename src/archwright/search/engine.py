@@ -12,7 +12,7 @@ from torch import Tensor
 from archwright.data import ImageData, from_object
 from archwright.data.kept import keep
 from archwright.device import Device
-from archwright.effort import SECONDS_A_RECORD, TRAINING, refuse_large, seconds_of, training_bytes
+from archwright.effort import LONGEST_STEP, SECONDS_A_RECORD, TRAINING, refuse_large, seconds_of, training_bytes
 from archwright.errors import ArchwrightError, InfeasibleError, InputError, Interrupted, RunError
 from archwright.imports import require_permission, require_trust, trust
 from archwright.owncode import place_of, told
@@ -90,13 +90,13 @@ def search(
     prepared.check()
     if images is None:
         context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
-    _check_step(prepared, yes)
+    counted = _check_step(prepared, yes)
     if configuration.minutes is not None:
         refuse_large("a search", 60 * configuration.minutes, yes=yes)
         prepared = _within_minutes(prepared, configuration.minutes)
         context = prepared.context
     else:
-        refuse_large("a search", _say_plan(prepared), yes=yes)
+        refuse_large("a search", _say_plan(prepared, counted), yes=yes)
     folder = Path(run) if run is not None else new_folder(method, context.task.space.name)
     keep_images = None if images is None else partial(keep, images)
     context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_images)
@@ -403,21 +403,34 @@ def compute_device(configuration: Configuration) -> Device:
         raise InputError(f"{error.expected} or of the benchmark ({', '.join(known)})", error.got, error.do) from error
 
 
-def _check_step(method: Method, yes: bool) -> None:
-    """Refuse networks that nobody trains, by their counted cost, before a step of one is timed."""
-    cost = method.largest()
-    if cost is not None:
-        passes = TRAINING * len(method.context.task.data.train)
-        refuse_large("an epoch of one training", passes * seconds_of(cost.macs), training_bytes(cost.params), yes)
+def _check_step(method: Method, yes: bool) -> float | None:
+    """Refuse networks that nobody trains, by their counted cost, before a step of one is timed.
+
+    Gives the seconds of the search by that count where a step takes too long to be timed for an estimate.
+    """
+    cost, task = method.largest(), method.context.task
+    if cost is None:
+        return None
+    images = len(task.data.train)
+    macs = cost.macs * min(task.recipe.batch_size, images)
+    epoch = TRAINING * images * seconds_of(cost.macs)
+    refuse_large("an epoch of one training", epoch, training_bytes(cost.params, macs), yes)
+    slow = method.context.device.torch.type == "cpu" and TRAINING * seconds_of(macs) > LONGEST_STEP
+    return epoch * task.final_recipe.epochs if slow else None
 
 
-def _say_plan(method: Method) -> float:
-    """Says what a search will take, and gives the seconds, roughly."""
+def _say_plan(method: Method, counted: float | None) -> float:
+    """Says what a search will take, and gives the seconds, roughly.
+
+    Args:
+        method: that is to search.
+        counted: the seconds where no step is to be timed.
+    """
     context = method.context
     c = context.configuration
     if c.data is not None:
         context.progress.say(context.task.data.describe())
-    seconds = method.estimate_seconds()
+    seconds = method.estimate_seconds() if counted is None else counted
     if seconds is not None:
         minutes = f"{seconds / 60:.1f} min" if seconds > 90 else f"{max(1, round(seconds))} s"
         context.progress.say(f"{c.method} on {c.space}: about {minutes} on {context.device.name}.")

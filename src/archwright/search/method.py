@@ -184,7 +184,7 @@ class Method(ABC):
         return self.context.configuration.limits
 
     def largest(self) -> Cost | None:
-        """What the largest network that the search trains costs, by a count that builds none; None where it trains none.
+        """What the largest network that is trained costs, by a count that builds none; None where none is trained.
 
         By it a search is refused before a step is timed, where nobody has the time or the memory.
         """

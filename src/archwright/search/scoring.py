@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from archwright.data.request import DataRequest, load_data
+from archwright.effort import LONGEST_STEP, SCORING, seconds_of
 from archwright.errors import InputError
 from archwright.execution.base import Executor, make_executor
 from archwright.proxies.engine import (
@@ -38,6 +39,8 @@ MOST_POOLED = 20_000
 
 CHUNKS_EACH = 4
 """Chunks of work that make it worth to start a process."""
+TRIED = 16
+"""Architectures that are scored for an estimate."""
 NOISE = "Gaussian noise"
 """The images that are scored where a search has none, for people."""
 
@@ -161,7 +164,9 @@ def score_pool(
 def scoring_seconds(
     context: Context, options: ScoreOptions, pool: list[Architecture], metrics: tuple[str, ...]
 ) -> float:
-    """How many seconds :func:`score_pool` will take, from a few scored architectures; none where the scores are kept.
+    """How many seconds :func:`score_pool` will take: none where the scores are kept, else by a few that are scored.
+
+    Networks of which a few would take long are neither built nor scored here: they are counted.
 
     Args:
         context: of the search.
@@ -169,11 +174,20 @@ def scoring_seconds(
         pool: canonical architectures.
         metrics: names of the scores.
     """
-    request = request_scores(context, options, metrics)
-    kept = _kept_scores(context, request, pool)
-    if kept is not None and kept.is_file():
-        return 0.0
-    some = pool[:: max(1, len(pool) // 16)][:16]
+    request, space = request_scores(context, options, metrics), context.task.space
+    cost = space.cost(pool[0], small_scale(space, request, load_data(request.data)))
+    each = seconds_of(SCORING * request.batch_size * cost.macs)
+    if each <= LONGEST_STEP / TRIED:
+        kept = _kept_scores(context, request, pool)
+        if kept is not None and kept.is_file():
+            return 0.0
+        each = _tried_seconds(context, request, pool)
+    return each * len(pool) * request.replicates / _processes(context, request, pool)
+
+
+def _tried_seconds(context: Context, request: ScoreRequest, pool: list[Architecture]) -> float:
+    """Seconds that an architecture takes, by a few of the pool."""
+    some = pool[:: max(1, len(pool) // TRIED)][:TRIED]
     payload = {
         "space": name_space(context.task.space),
         "architectures": [str(one) for one in some],
@@ -183,8 +197,7 @@ def scoring_seconds(
     score_chunk({**payload, "architectures": payload["architectures"][:1]}, context.stop)  # what is only slow once
     begin = time.perf_counter()
     score_chunk(payload, context.stop)
-    each = (time.perf_counter() - begin) / len(some)
-    return each * len(pool) * request.replicates / _processes(context, request, pool)
+    return (time.perf_counter() - begin) / len(some)
 
 
 def _kept_scores(context: Context, request: ScoreRequest, pool: list[Architecture]) -> Path | None:
