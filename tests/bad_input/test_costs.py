@@ -141,12 +141,27 @@ SEARCHES = [
     ),
     ("binas", "--data", "digits", "--minutes", 10**6),
     ("darts", "--data", "digits", "--epochs", 10**8),
+    ("hnas", "--data", "digits", "--proxy-channels", 1000),
+    ("gdas", "--data", "digits", "--image-size", 256, "--channels", 256),
 ]
 
 
 @pytest.mark.parametrize("words", SEARCHES)
 def test_a_search_of_days_needs_a_word_more(words: tuple[Any, ...], refused: Any) -> None:
     assert "--yes" in refused("search", *words)
+
+
+def test_a_step_that_takes_long_is_counted_and_not_tried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("archwright.search.engine.LONGEST_STEP", 0.0)
+    monkeypatch.setattr("archwright.search.method.SearchMethod.estimate_seconds", None)  # which is not called
+    with pytest.raises(SystemExit) as leaving:  # the fixture lets nothing start
+        main(["search", "random", "--data", "digits"])
+    assert leaving.value.code == 1
+
+
+def test_images_are_enlarged_within_reason(refused: Any) -> None:
+    assert "32 times" in refused("search", "random", "--data", "digits", "--image-size", 1000)
 
 
 def test_combinations_of_limits_are_counted_before_they_are_made(refused: Any) -> None:

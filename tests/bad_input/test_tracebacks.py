@@ -129,7 +129,13 @@ def run(finished: Path, runs_folder: Path) -> Run:
     return Run.open(runs_folder / "run")
 
 
-@pytest.mark.parametrize("plan", [["x"], [{"name": 1, "title": "x"}], [{"name": "a"}], "x", {"a": 1}, [None]])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        *(["x"], [{"name": 1, "title": "x"}], [{"name": "a"}], "x", {"a": 1}, [None]),
+        *([{"name": name, "title": "x"}] for name in ("../../x", "a\0b", "x" * 300, "")),
+    ],
+)
 @pytest.mark.parametrize("command", ["show", "report", "resume"])
 def test_another_plan(plan: Any, command: str, run: Run, refused: Any) -> None:
     (run.folder / "run.json").write_text(json.dumps({**run.header, "plan": plan}))

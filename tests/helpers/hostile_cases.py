@@ -98,7 +98,8 @@ def numbers() -> Iterator[Case]:
         ):
             for value in itertools.islice(turn, 4):
                 name = f"{'-'.join(path)} {flag_of(option)} {value!r}"
-                yield Case("numbers", name, (*path, *SOUND.get(path, ()), flag_of(option), value), wanted="either")
+                words = (*path, *SOUND.get(path, ()), flag_of(option), value)
+                yield Case("numbers", name, words, wanted="either", much=True)
 
 
 TEXTS = (

@@ -38,9 +38,11 @@ Wanted = Literal["refused", "accepted", "either"]
 Outcome = Literal["refused", "accepted", "traceback", "unclean"]
 STARTS = (
     *("runs.run.Run.create", "runs.run.Run.locked", "costs.tables._measure_all"),
-    *("measuring.score_architectures", "report.server.uvicorn.Server"),
+    "report.server.uvicorn.Server",
 )
-"""Where the work of searches, measurements, scores and the dashboard begins."""
+"""Where the work of searches, measurements and the dashboard begins."""
+SCORES = "proxies.engine.run_items"
+"""Where that of scores begins, which is done unless there is much of it."""
 SCREEN_LINES, SCREEN_CHARACTERS = 10, 4000
 SMALL: dict[str, Any] = {
     "data": "random:count=24,size=8,classes=2",
@@ -61,6 +63,7 @@ class Case:
         prepare: makes the bad files in that folder.
         wanted: what is right; ``either`` where both are, but no traceback.
         starts: whether what is accepted may really begin.
+        much: whether it may ask for more scores than can be waited for.
         call: instead of the command line: a function of the folder that gives an exit code.
     """
 
@@ -70,6 +73,7 @@ class Case:
     prepare: Callable[[Path], object] = lambda folder: None
     wanted: Wanted = "refused"
     starts: bool = False
+    much: bool = False
     call: Callable[[Path], int] | None = None
 
 
@@ -179,7 +183,7 @@ def _nothing_starts(case: Case, started: list[bool]) -> Iterator[None]:
         yield
         return
     with ExitStack() as patched:
-        for place in STARTS:
+        for place in (*STARTS, *([SCORES] if case.much else [])):
             patched.enter_context(mock.patch(f"archwright.{place}", accepted))
         yield
 

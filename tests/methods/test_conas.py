@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from archwright.errors import InputError
+from archwright.errors import InputError, RunError
 from archwright.methods import conas
 from archwright.methods.conas import meaning, measure_subgraph, plot_polynomial, strongest_terms
 from archwright.report.page import report_run
@@ -191,6 +192,14 @@ def test_what_cannot_work_is_refused(first: Answer, tmp_path: Path) -> None:
         search("rsps", run=tmp_path / "b", **SMALL, limits={"params": 1e6})
     with pytest.raises(InputError, match="channels"):
         search("rsps", run=tmp_path / "c", **{**SMALL, "channels": 4}, supernet=str(first.folder))
+
+
+def test_measurements_that_are_lent_by_a_damaged_file_are_refused(first: Answer, tmp_path: Path) -> None:
+    lender = tmp_path / "lender"
+    shutil.copytree(first.folder, lender)
+    (lender / "artifacts" / "measured_by.json").write_bytes(b"\xff{")
+    with pytest.raises(RunError, match="measured_by"):
+        search("rsps", run=tmp_path / "rsps", **SMALL, supernet=str(lender))
 
 
 def test_the_polynomial_in_words(tmp_path: Path) -> None:

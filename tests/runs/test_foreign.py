@@ -127,6 +127,21 @@ def test_a_file_that_claims_a_terabyte_is_not_read(
     assert "good" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("place", ["stages", "stages/answer.json"])
+def test_a_link_to_itself_leads_nowhere(
+    place: str, finished: Path, runs_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("good", "odd"):
+        shutil.copytree(finished, runs_folder / name)
+    odd = runs_folder / "odd" / place
+    shutil.rmtree(odd) if odd.is_dir() else odd.unlink()
+    odd.symlink_to(odd.name)
+    assert ended("runs", "list") == 0
+    assert "good" in capsys.readouterr().out
+    with pytest.raises(RunError, match="a link"):
+        Run.open(runs_folder / "odd")
+
+
 def test_a_log_that_claims_a_terabyte_is_not_continued(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").touch()
     os.truncate(tmp_path / "log.jsonl", 2**40)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import random
+import tarfile
 from collections.abc import Callable
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -13,27 +17,37 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
+from safetensors.torch import save_file
 
 import archwright as aw
+from archwright.cli.score import _texts
 from archwright.costs.tables import LatencyTable
+from archwright.data import load, sources
 from archwright.data.kept import keep, load_kept
 from archwright.data.request import DataRequest, load_data
 from archwright.ensembles import Ensemble
 from archwright.errors import InputError, RunError
 from archwright.export import OnnxClassifier
+from archwright.methods.rarts import read_latencies
 from archwright.models import Model, load_member, load_model
+from archwright.pretrained import load_start
+from archwright.report.live import _bars
 from archwright.runs import lock
 from archwright.runs.checkpoints import Checkpoints
-from archwright.runs.files import load_tree, read_metadata, stored_elements
+from archwright.runs.files import load_tree, read_metadata, stored_elements, write_json
 from archwright.runs.index import FILE as INDEX
 from archwright.runs.index import list_folder
+from archwright.runs.progress import FILE as PROGRESS
 from archwright.runs.run import Run
 from archwright.search.answer import Answer
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.registry import find_space
 from archwright.supernets.cell import CellSupernet
 from archwright.supernets.files import load_supernet, save_supernet
+from archwright.tables.nasbench101 import NasBench101Table
 from archwright.tables.nasbench201 import CompactTable
+from helpers import lite_oracle
 from helpers.latency_tables import counted_table
 from helpers.mutations import mutated
 from helpers.wrong_files import SCALE
@@ -122,6 +136,63 @@ def make_kept(folder: Path) -> None:
     keep(load_data(DataRequest("random:classes=2,size=8,count=24", 0)), folder / "data.npz")
 
 
+def make_photos(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    for kind, number in itertools.product("ab", range(6)):
+        (folder / "photos" / kind).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).save(folder / f"photos/{kind}/{number}.png")
+
+
+def read_photos(folder: Path) -> None:
+    data = load(f"folder:{folder / 'photos'}")
+    for part in (data.train, data.validation, data.test):
+        part.pixels(np.arange(len(part)))
+
+
+def make_cifar(folder: Path) -> None:
+    """Two images, one to train and one to test on, and the names of the classes."""
+    (folder / "train.bin").write_bytes(bytes(3073))
+    (folder / "test.bin").write_bytes(bytes([1]) + bytes(3072))
+    (folder / "names.txt").write_text("a\nb\n")
+
+
+def read_cifar(folder: Path) -> None:
+    names = ("train.bin", "test.bin", "names.txt")
+    with tarfile.open(folder / "cifar.tar.gz", "w:gz") as archive:
+        for name in names:
+            archive.add(folder / name, arcname=name)
+    sources._cifar(folder / "cifar.tar.gz", "cifar", names[:1], names[1], names[2], 1, None)
+
+
+def read_idx(folder: Path) -> None:
+    (folder / "labels.gz").write_bytes(gzip.compress((folder / "labels.idx").read_bytes(), 1))
+    sources.read_idx(folder / "labels.gz")
+
+
+def make_idx(folder: Path) -> None:
+    (folder / "labels.idx").write_bytes(bytes([0, 0, 8, 1, 0, 0, 0, 4, 1, 2, 3, 4]))
+
+
+def make_101(folder: Path) -> None:
+    counts = {"vertices": 7, "adj_bits": 1, "test_acc_108": 90, "params": 10}
+    columns = {name: np.full(3, value) for name, value in counts.items()}
+    np.savez(folder / "table.npz", ops=np.zeros((3, 5), dtype=np.int64), **columns)
+
+
+def make_start(folder: Path) -> None:
+    save_file(lite_oracle.random_state(lite_oracle.LITE0, timm=True), folder / "efficientnet_lite0.safetensors")
+
+
+@cache
+def classifier() -> Model:
+    return model()
+
+
+def make_progress(folder: Path) -> None:
+    bar = {"title": "x", "done": 1, "total": 2, "before": 0, "begun": 1e9, "note": ""}
+    write_json(make_run(folder).folder / PROGRESS, {"bars": [bar]})
+
+
 def read_onnx(folder: Path) -> None:
     OnnxClassifier(folder / "m.onnx").probabilities(torch.zeros(2, 3, 8, 8))
 
@@ -173,7 +244,38 @@ READERS = {
         lambda at: load_supernet(at / "supernet.safetensors", CellSupernet(NASBENCH201, SCALE), "print"),
     ),
     "onnx": Reader("m.onnx", lambda at: model().export(at / "m.onnx"), read_onnx),
-    "npz": Reader("images.npz", make_images, lambda at: load_data(DataRequest(f"npz:{at / 'images.npz'}", 0))),
+    "npz": Reader("images.npz", make_images, lambda at: load(f"npz:{at / 'images.npz'}")),
+    "image": Reader("photos/a/0.png", make_photos, lambda at: classifier().predict([at / "photos" / "a" / "0.png"])),
+    "image folder": Reader("photos/a/0.png", make_photos, read_photos),
+    "idx": Reader("labels.idx", make_idx, read_idx),
+    "gzip": Reader(
+        "x.gz",
+        lambda at: (at / "x.gz").write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7]))),
+        lambda at: sources.read_idx(at / "x.gz"),
+    ),
+    "CIFAR images": Reader("train.bin", make_cifar, read_cifar),
+    "CIFAR names": Reader("names.txt", make_cifar, read_cifar),
+    "tar": Reader(
+        "cifar.tar.gz",
+        lambda at: (make_cifar(at), read_cifar(at)),
+        lambda at: sources._read_members(at / "cifar.tar.gz", ["names.txt"]),
+    ),
+    "latencies of operations": Reader(
+        "table.json",
+        lambda at: (at / "table.json").write_text('{"skip_connect": 0.1, "nor_conv_3x3": 1}'),
+        lambda at: read_latencies(at / "table.json"),
+    ),
+    "published weights": Reader(
+        "efficientnet_lite0.safetensors",
+        make_start,
+        lambda at: load_start(str(at / "efficientnet_lite0.safetensors")),
+    ),
+    "progress": Reader(f"run/{PROGRESS}", make_progress, lambda at: _bars(Run.open(at / "run"))),
+    "lines": Reader(
+        "cells.txt",
+        lambda at: (at / "cells.txt").write_text(f"{NASBENCH201.sample(np.random.default_rng(0))}\n"),
+        lambda at: [NASBENCH201.parse(line) for line in _texts((), at / "cells.txt")],
+    ),
     "kept images": Reader("data.npz", make_kept, lambda at: load_kept(at / "data.npz")),
     "choices": Reader(
         "choices.json",
@@ -181,6 +283,7 @@ READERS = {
         lambda at: find_space(f"choices:{at / 'choices.json'}"),
     ),
     "benchmark": Reader("table.npz", make_table, lambda at: CompactTable(at / "table.npz")),
+    "benchmark 101": Reader("table.npz", make_101, lambda at: NasBench101Table(at / "table.npz")),
 }
 
 

@@ -161,12 +161,19 @@ def _cifar(
     """Both CIFAR archives: records of ``label_bytes`` labels, the last one ours, and 3 x 32 x 32 bytes of pixels."""
     members = _read_members(path, [*training, test, names])
     pool = _cifar_records(b"".join(members[file] for file in training), label_bytes, path)
-    class_names = members[names].decode().split()
+    class_names = _text(members[names], path).split()
     parts = [pool, _cifar_records(members[test], label_bytes, path)]
     highest = max(int(labels.max()) for _, labels in parts)
     if highest >= len(class_names):
         raise InputError(f"labels below {len(class_names)} in {path}", str(highest))
     return raw_from_arrays(name, parts, class_names, image_size)
+
+
+def _text(content: bytes, path: Path) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(f"names of classes in UTF-8 in {path}", str(error)) from error
 
 
 def _read_members(path: Path, wanted: Sequence[str]) -> dict[str, bytes]:

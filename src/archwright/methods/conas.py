@@ -36,7 +36,7 @@ from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.execution.base import Item, run_items
-from archwright.runs.files import Json, save_figure, write_atomic
+from archwright.runs.files import Json, read_json, save_figure, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.search.answer import Found, LossRound, Term
@@ -329,7 +329,7 @@ class Rsps(SearchMethod):
             return {}
         folder = Path(self.options.supernet)
         made = folder / "artifacts" / "measured_by.json"
-        if not made.is_file() or json.loads(made.read_text()) != self._measured_by:
+        if not made.is_file() or read_json(made) != self._measured_by:
             return {}
         return ItemLog(folder / "items" / "measure.jsonl").done
 
