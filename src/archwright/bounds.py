@@ -28,6 +28,12 @@ MOST_LISTED = 1_000_000
 """Architectures that are drawn before the first is looked at."""
 MOST_NUMBER = 1e15
 """Size of anything that is measured."""
+MOST_RATE = 1000.0
+"""Learning rate or weight decay: weights are no numbers any more after a few steps of more."""
+LEAST_NUMBER = 1e-30
+"""Of what is not 0: one by less is no number any more."""
+LEAST_TEMPERATURE = 1e-3
+"""Of a softmax: one by less fits into no exponent."""
 
 _BY_ENDING = {
     "channels": MOST_CHANNELS,
@@ -39,6 +45,9 @@ _BY_ENDING = {
     "width": MOST_WIDTH,
     "seed": MOST_SEED,
     "pool": MOST_LISTED,
+    "lr": MOST_RATE,
+    "min": MOST_RATE,
+    "decay": MOST_RATE,
 }
 
 
@@ -54,3 +63,16 @@ def most_of(name: str, kind: type = int) -> float:
         (16384, 1000000000)
     """
     return _BY_ENDING.get(name.rpartition("_")[2], MOST_COUNT if kind is int else MOST_NUMBER)
+
+
+def least_of(name: str) -> float:
+    """The least that an option is where it is not 0, by its name.
+
+    Args:
+        name: of the option, with underscores.
+
+    Example:
+        >>> least_of("gumbel_temperature"), least_of("w_lr")
+        (0.001, 1e-30)
+    """
+    return LEAST_TEMPERATURE if "temperature" in name else LEAST_NUMBER

@@ -10,7 +10,8 @@ import pytest
 
 from archwright.data import from_object
 from archwright.device import Device
-from archwright.errors import InputError
+from archwright.errors import InputError, RunError
+from archwright.search.answer import Answer
 from archwright.spaces.choice_space import ChoiceSpace
 from helpers.wrong_data import GOOD
 from helpers.wrong_files import Site
@@ -118,3 +119,27 @@ def test_augmentation_that_is_described_twice(augment: str, refused: Any) -> Non
 @pytest.mark.parametrize("training", ["optimizer=adamw,optimizer=sgd", "momentum=0.9, momentum=0.8", "a=" + 9999 * "["])
 def test_a_recipe_that_is_given_twice(training: str, refused: Any) -> None:
     refused("search", "random", "--data", "digits", "--training", training)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("darts", "--lr", 1e6), "1000"),
+        (("rarts", "--w-lr", 1e6), "1,000"),
+        (("darts", "--w-weight-decay", 1e6), "1,000"),
+        (("darts", "--w-lr", 1e-300), "1e-30"),
+        (("gdas", "--temperature", 1e-9), "0.001"),
+        (("darts", "--w-lr", 0.1, "--w-lr-min", 0.2), "w_lr"),
+        (("conas", "--supernet-lr", 0.1, "--supernet-lr-min", 0.2), "supernet_lr"),
+    ],
+)
+def test_rates_and_temperatures_that_end_in_no_numbers(words: tuple[Any, ...], said: str, refused: Any) -> None:
+    assert said in refused("search", *words, "--data", "digits")
+
+
+def test_an_answer_with_a_model_of_somewhere_else(tmp_path: Path) -> None:
+    best = {"architecture": "x", "accuracy": 50.0, "accuracy_on": "x", "model": "../../etc/passwd"}
+    answer = {"method": "random", "space": "x", "data": "digits", "seed": 0, "best": best, "evaluations": 2}
+    Answer.model_validate({**answer, "seconds": 1.0, "run": str(tmp_path)}).save()
+    with pytest.raises(RunError, match="leads out"):
+        Answer.read(tmp_path)

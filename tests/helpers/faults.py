@@ -25,7 +25,7 @@ from archwright.runs import disk
 
 CHANGES = (
     *("make_folder", "create", "append", "write", "cut"),
-    *("sync", "sync_folder", "rename", "remove", "remove_folder"),
+    *("sync", "sync_folder", "rename", "link", "remove", "remove_folder"),
 )
 """The functions of ``disk``."""
 
@@ -91,7 +91,7 @@ def _change(name: str, arguments: Sequence[Any]) -> Change:
     first = arguments[0]
     path = Path(f"/proc/self/fd/{first}").readlink() if isinstance(first, int) else Path(first).absolute()
     data = bytes(arguments[1]) if name == "write" else b""
-    return Change(name, path, data, Path(arguments[1]).absolute() if name == "rename" else None)
+    return Change(name, path, data, Path(arguments[1]).absolute() if name in ("rename", "link") else None)
 
 
 def _changes_nothing(change: Change) -> bool:
@@ -131,6 +131,9 @@ class Lasting:
         elif function == "rename":
             assert change.target is not None
             self.now[change.target] = self.now.pop(path)
+        elif function == "link":
+            assert change.target is not None
+            self.now[change.target] = self.now[path]
         elif function == "remove":
             self.now.pop(path, None)
         elif function == "remove_folder":

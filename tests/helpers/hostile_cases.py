@@ -152,6 +152,11 @@ def contradictions() -> Iterator[Case]:
     ):
         yield Case("contradictions", line, ("search", *line.split()))
     for line in (
+        *("darts --lr 1e6", "rarts --w-lr 1e6", "darts --w-weight-decay 1e6", "gdas --temperature 1e-9"),
+        *("darts --w-lr 0.1 --w-lr-min 0.2", "conas --supernet-lr 0.1 --supernet-lr-min 0.2", "darts --w-lr 1e-300"),
+    ):
+        yield Case("contradictions", line, ("search", *line.split(), "--data", "digits"))
+    for line in (
         *("latency --data digits --classes 5", "latency --data digits --image-size 8", "runs report whole whole"),
         *(
             "score --network x.py:f --space darts",
@@ -713,11 +718,13 @@ def run_answers() -> Iterator[Case]:
     for place, value in places:
         kinds = [*other_types(value, place[-1]), ("absurd", 1e9 if isinstance(value, float) else "../../etc/passwd")]
         for (kind, new), command in itertools.product(kinds, ("resume", "report")):
-            change = partial(
-                _json, name="runs/whole/artifacts/result.json", change=partial(altered, place=place, new=new)
-            )
+            change = partial(altered, place=place, new=new)
             yield Case(
-                "run answers", f"{'.'.join(place)} {kind} {command}", ("runs", command, "whole"), change, "either"
+                "run answers",
+                f"{'.'.join(place)} {kind} {command}",
+                ("runs", command, "whole"),
+                partial(_json, name="runs/whole/artifacts/result.json", change=change),
+                "refused" if (place[-1], kind) == ("model", "absurd") else "either",
             )
 
 

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
 
+from archwright.bounds import LEAST_TEMPERATURE
 from archwright.cli import view
 from archwright.cli.main import cli
 from archwright.runs.run import Run
@@ -72,7 +73,9 @@ def _values(kind: Any, info: FieldInfo) -> st.SearchStrategy[Any]:
     high += [one.lt - 1e-9 for one in info.metadata if isinstance(one, Lt)]  # type: ignore[operator]
     least = max(low, default=-8)
     most = min([*high, least + 60])
-    return st.integers(int(least), int(most)) if kind is int else st.floats(least, most)
+    if kind is int:
+        return st.integers(int(least), int(most))
+    return st.floats(least, most).filter(lambda value: value == 0 or abs(value) >= LEAST_TEMPERATURE)
 
 
 SETTINGS["training"] = st.fixed_dictionaries(
@@ -87,6 +90,8 @@ SETTINGS["training"] = st.fixed_dictionaries(
 
 def own_values(name: str, info: FieldInfo) -> st.SearchStrategy[Any]:
     """Values of a setting or an option that are not its default."""
+    if name.endswith("_lr_min"):
+        return st.sampled_from([1e-4, 2e-4])  # below every learning rate at the start
     return SETTINGS[name] if name in SETTINGS else values_of(info)
 
 
@@ -113,7 +118,7 @@ def consistent(method: str, given: dict[str, Any]) -> dict[str, Any]:
     if "data" not in given and {"benchmark", "evaluate"} & set(given):
         without |= {"split", "image_size", "skip_bad", "final_epochs", "onnx", "augment"}
     if {"sample", "population"} & set(given):
-        given["population"] = given.get("sample", 10) + given.get("population", 2)
+        given["population"] = given.get("sample", 10) + given.get("population", 2) + 9  # 20 is the default
     given = {name: value for name, value in given.items() if name not in without}
     if "limits" in given and not methods.get(method).several_limits:
         given["limits"] = {name: max(np.atleast_1d(limit)).item() for name, limit in given["limits"].items()}

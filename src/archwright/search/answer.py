@@ -323,9 +323,13 @@ class Answer(Found):
             raise RunError(f"expected an answer of format 1 or {FORMAT} in {path}, got {form}.")
         try:
             values = from_first_form(values) if form == 1 else values
-            return cls(**{**values, "run": str(folder)})
+            answer = cls(**{**values, "run": str(folder)})
         except (ValidationError, LookupError, TypeError, ValueError) as error:
             raise RunError(f"expected the answer of a search in {path}, got a damaged or altered file.") from error
+        for one in (answer.best, *answer.models, *answer.members):
+            for name in filter(None, (one.model, one.onnx)):
+                inside(folder, name)
+        return answer
 
 
 def from_first_form(values: dict[str, Json]) -> dict[str, Json]:

@@ -21,6 +21,7 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from archwright.bounds import (
+    LEAST_NUMBER,
     MOST_ANSWERS,
     MOST_BATCH,
     MOST_CELLS,
@@ -28,6 +29,7 @@ from archwright.bounds import (
     MOST_COUNT,
     MOST_NUMBER,
     MOST_PIXELS,
+    MOST_RATE,
     MOST_SECONDS,
     MOST_SEED,
     MOST_THREADS,
@@ -171,7 +173,11 @@ class Configuration(BaseModel):
         json_schema_extra=TRAINING,
     )
     lr: float | None = Field(
-        None, gt=0, le=MOST_NUMBER, description="learning rate, instead of the recipe's", json_schema_extra=TRAINING
+        None,
+        ge=LEAST_NUMBER,
+        le=MOST_RATE,
+        description="learning rate, instead of the recipe's",
+        json_schema_extra=TRAINING,
     )
     training: dict[str, Any] = Field(
         default_factory=dict,

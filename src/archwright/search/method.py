@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
 
-from archwright.bounds import most_of
+from archwright.bounds import least_of, most_of
 from archwright.costs.measure import Timing
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
@@ -62,10 +62,24 @@ class Options(BaseModel):
     def _within_reason(cls, value: Any, info: ValidationInfo) -> Any:
         """The bounds of every number that declares none of its own."""
         if isinstance(value, int | float):
-            most = most_of(info.field_name or "", type(value))
+            most, least = most_of(info.field_name or "", type(value)), least_of(info.field_name or "")
             if abs(value) > most:
                 raise ValueError(f"at most {most:,} is expected")
+            if 0 < abs(value) < least:
+                raise ValueError(f"at least {least:g} is expected")
         return value
+
+    @model_validator(mode="after")
+    def _rates_fall(self) -> Self:
+        """A learning rate at the end that somebody chose is not above the one at the start."""
+        for name, field in type(self).model_fields.items():
+            end, first = getattr(self, name), name.removesuffix("_min")
+            if not name.endswith("_lr_min") or end in (None, field.default):
+                continue
+            start = getattr(self, first)
+            if start is not None and end > start:
+                raise ValueError(f"{name} ({end:g}) must not be above {first} ({start:g})")
+        return self
 
 
 class Method(ABC):
