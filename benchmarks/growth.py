@@ -38,13 +38,13 @@ HERE = Path(__file__).resolve()
 
 def make_runs(root: Path, count: int) -> None:
     """Runs as they lie about: two thirds finished, the others stopped."""
-    from archwright.runs.files import write_sealed
+    from archwright.runs.files import Sealed, write_sealed
     from archwright.runs.run import Run
 
     made = Run.create(root / "first", configuration(), {"device": "cpu", "model": "none", "threads": 1})
     header = json.dumps(made.header, indent=1)
     best = {"architecture": "|none~0|", "accuracy": 91.25, "accuracy_on": "digits test, 360 images", "params": 12_345}
-    write_sealed(made.folder / "stages" / "answer.json", {"best": best, "evaluations": 20})
+    write_sealed(made.folder / "stages" / "answer.json", Sealed({"best": best, "evaluations": 20}, {}, {}))
     answer = (made.folder / "stages" / "answer.json").read_bytes()
     shutil.rmtree(made.folder)
     for number in range(count):
