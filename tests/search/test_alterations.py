@@ -18,6 +18,7 @@ from archwright.models import load_model
 from archwright.runs.files import Sealed, read_sealed, write_sealed
 from archwright.runs.run import Run
 from archwright.search.engine import resume, search
+from helpers.small_searches import smallest
 
 SMALL: dict[str, Any] = {
     "space": "nasbench201",
@@ -230,3 +231,20 @@ def test_a_foreign_cluster_or_pickle_is_announced_and_allowed_like_a_module(
     with pytest.raises(InputError) as refused:
         resume(folder)
     assert "permission" not in str(refused.value)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_result_without_a_field_is_refused_wherever_it_is_read(own: bool, tmp_path: Path) -> None:
+    def leave(event: dict[str, Any]) -> None:
+        if event["kind"] == "stage" and event["name"] == "candidates":
+            raise Interrupted("enough")
+
+    given = smallest("binas", tmp_path / "plan")
+    if own:
+        with pytest.raises(Interrupted):
+            search("binas", run=tmp_path / "run", callbacks=[leave], **given)
+    path = (tmp_path / "run" if own else Path(given["plan_from"])) / "stages" / "table.json"
+    kept = read_sealed(path)
+    write_sealed(path, kept._replace(value={name: one for name, one in kept.value.items() if name != "most_ms"}))
+    with pytest.raises(RunError, match="most_ms"):
+        resume(tmp_path / "run") if own else search("binas", run=tmp_path / "run", **given)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from torch import Tensor
 
 from archwright.data import ImageData, from_object
@@ -37,6 +39,20 @@ Callback = Callable[[dict[str, Json]], None]
 """Called with every event of a run as it is recorded: its ``kind`` (stage, evaluated, failed, finished) and fields."""
 
 
+@contextmanager
+def _as_written() -> Iterator[None]:
+    """Refuse a result without what a later stage reads of it, in the run that goes on or in one that is used again."""
+    try:
+        yield
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        what = f"{'.'.join(map(str, (error.title, *wrong['loc'])))}: {wrong['msg']}"
+        raise RunError(
+            f"expected the results of a run as they were written, got a damaged or altered file ({what})."
+        ) from error
+
+
+@_as_written()
 def search(
     method: str,
     *,
@@ -128,6 +144,7 @@ def _within_minutes(method: Method, minutes: float) -> Method:
     return changed
 
 
+@_as_written()
 def resume(
     folder: Path | str,
     *,
