@@ -124,7 +124,6 @@ def test_a_recipe_that_is_given_twice(training: str, refused: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("darts", "--lr", 1e6), "1000"),
         (("rarts", "--w-lr", 1e6), "1,000"),
         (("darts", "--w-weight-decay", 1e6), "1,000"),
         (("darts", "--w-lr", 1e-300), "1e-30"),

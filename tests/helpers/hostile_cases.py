@@ -152,7 +152,7 @@ def contradictions() -> Iterator[Case]:
     ):
         yield Case("contradictions", line, ("search", *line.split()))
     for line in (
-        *("darts --lr 1e6", "rarts --w-lr 1e6", "darts --w-weight-decay 1e6", "gdas --temperature 1e-9"),
+        *("rarts --w-lr 1e6", "darts --w-weight-decay 1e6", "gdas --temperature 1e-9"),
         *("darts --w-lr 0.1 --w-lr-min 0.2", "conas --supernet-lr 0.1 --supernet-lr-min 0.2", "darts --w-lr 1e-300"),
     ):
         yield Case("contradictions", line, ("search", *line.split(), "--data", "digits"))

@@ -21,7 +21,6 @@ from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from archwright.bounds import (
-    LEAST_NUMBER,
     MOST_ANSWERS,
     MOST_BATCH,
     MOST_CELLS,
@@ -29,7 +28,6 @@ from archwright.bounds import (
     MOST_COUNT,
     MOST_NUMBER,
     MOST_PIXELS,
-    MOST_RATE,
     MOST_SECONDS,
     MOST_SEED,
     MOST_THREADS,
@@ -173,11 +171,7 @@ class Configuration(BaseModel):
         json_schema_extra=TRAINING,
     )
     lr: float | None = Field(
-        None,
-        ge=LEAST_NUMBER,
-        le=MOST_RATE,
-        description="learning rate, instead of the recipe's",
-        json_schema_extra=TRAINING,
+        None, gt=0, le=MOST_NUMBER, description="learning rate, instead of the recipe's", json_schema_extra=TRAINING
     )
     training: dict[str, Any] = Field(
         default_factory=dict,
