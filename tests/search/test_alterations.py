@@ -7,17 +7,20 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from archwright.errors import ArchwrightError, InputError, Interrupted, RunError
 from archwright.imports import trust
 from archwright.models import load_model
 from archwright.runs.files import Sealed, read_sealed, write_sealed
 from archwright.runs.run import Run
-from archwright.search.engine import resume, search
+from archwright.search.engine import _worked, resume, search
+from archwright.search.method import Stage
 from helpers.small_searches import smallest
 
 SMALL: dict[str, Any] = {
@@ -248,3 +251,14 @@ def test_a_result_without_a_field_is_refused_wherever_it_is_read(own: bool, tmp_
     write_sealed(path, kept._replace(value={name: one for name, one in kept.value.items() if name != "most_ms"}))
     with pytest.raises(RunError, match="most_ms"):
         resume(tmp_path / "run") if own else search("binas", run=tmp_path / "run", **given)
+
+
+def test_a_state_that_no_network_takes_is_said_to_be_altered(half: Path, tmp_path: Path) -> None:
+    shutil.copytree(half, tmp_path / "run")
+    run = Run.open(tmp_path / "run")
+
+    load: Any = partial(nn.Linear(1, 1).load_state_dict, {"weight": "x", "bias": "y"})
+    with pytest.raises(RunError, match="may have been altered"):
+        _worked(Stage("train", "train", load), run, resumed=True)
+    with pytest.raises(RuntimeError, match="state_dict"):
+        _worked(Stage("train", "train", load), run, resumed=False)

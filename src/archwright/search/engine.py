@@ -383,7 +383,7 @@ def _worked(stage: Stage, run: Run, resumed: bool) -> Json:
         return stage.work().model_dump(mode="json")
     except ArchwrightError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         if not resumed or place_of(error):  # else it is a matter of our code, or of the user's
             raise
         raise RunError(
