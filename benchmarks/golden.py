@@ -46,9 +46,12 @@ ON_PURPOSE = {"paper": {"network": "added to details", "steps": "in details: tra
 """The same for single searches."""
 SMALL = ("--threads", "1", "--seed", "3", "--json")
 COMMANDS: dict[str, tuple[str, ...]] = {
-    "fast": ("binas", "--data", "digits", "--no-verify", "--plan-from", "{golden}/fast", "--pretrained", "none"),
+    "fast": (
+        *("binas", "--data", "digits", "--no-verify", "--plan-from", "{golden}/fast", "--pretrained", "none"),
+        *("--minutes-of", "processor"),
+    ),
     "fast-limits": (
-        *("binas", "--data", "digits", "--no-verify", "--plan-from", "{golden}/fast"),
+        *("binas", "--data", "digits", "--no-verify", "--plan-from", "{golden}/fast", "--minutes-of", "processor"),
         *("--latency-ms", "0.25", "--latency-ms", "1.5"),
     ),
     "paper": (

@@ -82,12 +82,12 @@ def test_method(name: str, sent: list[str]) -> None:
 
 
 def test_binas_from_scratch(tmp_path: Path) -> None:
-    """By a plan that is repeated: what a training step takes is measured anew in every search."""
+    """By a plan that is repeated, with counted steps: what a training step takes is measured anew in every search."""
     space = space_of(classes=3)
     lightest = SteadyWatch(space.build(space.lightest(), space.scale), (1, 8, 8), Timing()).ms
     plan = planned_run(tmp_path / "plan", space, reference_ms=lightest)
     with steady_clock():
-        check_method("binas", kills=3, **SMALL["binas"], plan_from=plan)
+        check_method("binas", kills=3, **SMALL["binas"], plan_from=plan, minutes_of="processor")
 
 
 def test_binas_from_pretrained_weights(tmp_path: Path) -> None:

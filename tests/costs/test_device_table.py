@@ -73,7 +73,9 @@ def ms(space: StagedSpace[Any], architecture: Any) -> float:
 def test_limits_of_our_own_choice_leave_room_for_what_was_timed() -> None:
     assert with_room([1.0, 2.0], None) == [1.0, 2.0]
     assert with_room([1.0, 2.0], 0.5) == [1.0, 2.0]
-    assert with_room([1.0, 2.0], 1.0) == [1.25, 2.5]
+    assert with_room([1.0, 2.0, 3.0], 1.0) == [1.25, 2.125, 3.0]
+    assert with_room([1.0, 1.4], 1.0) == [1.25, 1.75], "too near to each other: raised together"
+    assert with_room([1.0], 1.0) == [1.25]
     assert with_room([], 1.0) == []
 
 
@@ -215,3 +217,46 @@ def test_what_is_solved_for_keeps_the_limit_as_timed(verify: bool, here: Here, t
     assert (taken <= MARGIN * limit) == verify
     if verify:
         assert one.timed(16, space.from_choice(found.choice)).median_ms == taken
+
+
+# --- tables that are kept for further searches ------------------------------------------------------------------------
+
+
+def test_a_further_search_takes_the_kept_table_where_it_still_holds(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = table(here, SIZES)
+    made(first)
+    assert first.kept().is_file()
+    again = Here(Run.create(tmp_path / "again", {"method": "none"}, {}))
+    with monkeypatch.context() as patch:
+        patch.setattr("archwright.costs.device_table.measure_table", lambda *_, **__: pytest.fail("measured again"))
+        second = table(again, SIZES)
+        made(second)
+    assert second.latency == first.latency
+    assert any("of an earlier search" in line for line in again.progress.lines)
+
+
+def test_a_kept_table_that_no_longer_holds_is_measured_anew(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = table(here, SIZES)
+    made(first)
+    monkeypatch.setattr(SizedWatch, "slower", 2.0)
+    slower = Here(Run.create(tmp_path / "slower", {"method": "none"}, {}))
+    second = table(slower, SIZES)
+    made(second)
+    assert any("no longer holds" in line for line in slower.progress.lines)
+    (before,), (now,) = (one.latency.predict(SIZES[16], [SIZES[16].heaviest()]) for one in (first, second))
+    assert now == pytest.approx(2 * before)
+
+
+def test_damaged_kept_tables_and_those_of_other_settings_are_not_taken(here: Here, tmp_path: Path) -> None:
+    first = table(here, SIZES)
+    made(first)
+    other = DeviceTable(here, SIZES, [], Timing(repeats=3), seed=0)
+    assert other.kept() != first.kept()
+    first.kept().write_text("{")
+    again = Here(Run.create(tmp_path / "again", {"method": "none"}, {}))
+    made(table(again, SIZES))
+    assert not any("of an earlier search" in line for line in again.progress.lines)

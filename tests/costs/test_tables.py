@@ -14,7 +14,21 @@ from torch import nn
 from archwright.costs import tables
 from archwright.costs.additive import counted_costs
 from archwright.costs.measure import Timing
-from archwright.costs.tables import ROUNDS, Correction, LatencyTable, fit_correction, measure_table, parts
+from archwright.costs.tables import (
+    FEWEST_OF_A_KIND,
+    FEWEST_ROUNDS,
+    ROUNDS,
+    Correction,
+    Entry,
+    LatencyTable,
+    fit_correction,
+    geometries,
+    inferred,
+    kind_of,
+    measure_table,
+    parts,
+    some_of_each_kind,
+)
 from archwright.errors import InputError, RunError
 from archwright.solvers import StagedProblem, milp
 from archwright.spaces.compact import SCALES as COMPACT_SCALES
@@ -244,3 +258,61 @@ def test_a_spread_out_of_order_is_refused(
     path = _damaged(measure_table(SPACE), lambda c: c["entries"][key].update(times), tmp_path / "table.json")
     with pytest.raises(InputError, match="low_ms <= median_ms <= high_ms"):
         LatencyTable.load(path)
+
+
+# --- tables of some parts ---------------------------------------------------------------------------------------------
+
+WIDE = Compact(COMPACT_SCALES["compact-32"])
+
+
+def entry(ms: float) -> Entry:
+    return Entry(median_ms=ms, low_ms=ms, high_ms=ms)
+
+
+def test_some_parts_of_every_kind_are_timed_the_smallest_and_the_largest_among_them() -> None:
+    known = geometries(WIDE)
+    chosen = some_of_each_kind(known, 80)
+    assert len(set(chosen)) == len(chosen) < 100 < len(known)
+    for kind in {kind_of(key) for key in known}:
+        own = sorted((one.cost().macs, key) for key, one in known.items() if kind_of(key) == kind)
+        timed = [key for key in chosen if kind_of(key) == kind]
+        assert len(timed) >= min(FEWEST_OF_A_KIND, len(own))
+        assert {own[0][1], own[-1][1]} <= set(timed)
+    assert set(some_of_each_kind(known, 10_000)) == set(known)
+
+
+def test_what_is_not_timed_follows_where_time_is_what_is_computed_and_moved() -> None:
+    """Each kind has coefficients of its own."""
+    known = geometries(WIDE)
+    rng = np.random.default_rng(0)
+    own = {kind: rng.uniform(0.01, 1, 4) for kind in sorted({kind_of(key) for key in known})}
+
+    def ms(key: str) -> float:
+        part, cost = known[key], known[key].cost()
+        moved = part.in_channels * part.size**2 + part.activation_elements()
+        return float(own[kind_of(key)] @ [1, cost.macs / 1e6, cost.params / 1e4, moved / 1e4])
+
+    timed = {key: entry(ms(key)) for key in some_of_each_kind(known, 80)}
+    others = inferred(timed, known)
+    assert set(others) == set(known) - set(timed)
+    assert [one.median_ms for one in others.values()] == pytest.approx([ms(key) for key in others], rel=1e-6)
+    assert not inferred({key: entry(1.0) for key in known}, known)
+
+
+def test_a_table_of_some_parts_has_all_of_them_and_says_how_many_were_inferred(calls: list[str]) -> None:
+    table = measure_table(WIDE, most_parts=80)
+    assert set(table.entries) == set(parts(WIDE))
+    assert table.inferred == len(table.entries) - len(some_of_each_kind(geometries(WIDE), 80))
+    assert len(calls) == ROUNDS * (len(table.entries) - table.inferred + 22)
+    whole = measure_table(WIDE)
+    assert whole.inferred == 0
+    networks = [WIDE.sample(np.random.default_rng(seed)) for seed in range(5)]
+    assert table.predict(WIDE, networks) == pytest.approx(whole.predict(WIDE, networks), rel=0.02)
+
+
+def test_no_further_round_begins_when_the_time_is_over(calls: list[str]) -> None:
+    table = measure_table(SPACE, seconds=0.0)
+    assert calls.count("MbConvNetwork") == FEWEST_ROUNDS * 22
+    assert table.predict(SPACE, [SPACE.lightest()]) == pytest.approx(
+        measure_table(SPACE).predict(SPACE, [SPACE.lightest()])
+    )

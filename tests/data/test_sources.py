@@ -59,7 +59,7 @@ def test_idx_parser_refuses(tmp_path: Path, content: bytes) -> None:
 
 def test_fashion_mnist_from_the_cache_with_official_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(sources, "_FASHION_SYSTEM", tmp_path / "absent")
+    monkeypatch.setattr(sources, "DEBIAN_FASHION", tmp_path / "absent")
     (tmp_path / "fashion-mnist").mkdir()
     for prefix, count in (("train", 100), ("t10k", 20)):
         images = rng.integers(0, 256, (count, 28, 28), dtype=np.uint8)

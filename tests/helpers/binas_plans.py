@@ -7,25 +7,23 @@ from typing import Any
 
 from archwright.costs.measure import Timing
 from archwright.costs.tables import Entry, LatencyTable, Provenance, parts
-from archwright.methods.binas.grow import Shares
+from archwright.methods.binas.thin import Spending
 from archwright.runs.run import Run
 from archwright.spaces.compact import Compact, scale_for
 
-PLAN = Shares(
+PLAN = Spending(
     seconds=0.1,
+    until=1.0,
+    beside_seconds=0.05,
     limits=2,
-    first_step_ms=5.0,
-    steps_a_pass=0.01,
-    least_step_ms=50.0,
-    overhead_ms=1.0,
-    plain_step_ms=10.0,
-    step_factor=1.0,
-    step_offset_ms=0.0,
+    precision="float32",
+    step_fixed_ms=5.0,
+    step_mega_ms=0.001,
+    shifted=True,
+    fewest_steps=1,
 )
-"""A few steps a network: 10 ms for candidates, 40 for the first answer, 20 for the second, 30 for the plain network.
-Images are as if seen often enough to share that; networks with steps of up to 50 ms are looked at."""
-ALONE = PLAN.model_copy(update={"steps_a_pass": 1000.0})
-"""The same with so many images that the time is not shared: 45 ms for the first answer and for the plain network."""
+"""A few steps a network: 60 ms for the looser limit and 40 for the tighter one. A step takes as long whatever network
+it is of, and images are said to be seen often."""
 
 
 def space_of(image_size: int = 8, classes: int = 2, image_channels: int = 1) -> Compact:
@@ -44,7 +42,7 @@ def table_of(space: Compact, training: bool = False, ms_per_mega: float = 1.0) -
     return LatencyTable(provenance=Provenance.here(Timing(training=training)), entries=entries)
 
 
-def planned_run(folder: Path, space: Compact, plan: Shares = PLAN, reference_ms: float | None = None) -> str:
+def planned_run(folder: Path, space: Compact, plan: Spending = PLAN, reference_ms: float | None = None) -> str:
     """A run folder that a search can repeat the plan of.
 
     Args:
@@ -55,7 +53,6 @@ def planned_run(folder: Path, space: Compact, plan: Shares = PLAN, reference_ms:
     """
     run = Run.create(folder, {"method": "binas"}, {})
     table_of(space).save(run.artifact("latency.json"))
-    table_of(space, training=True, ms_per_mega=10.0).save(run.artifact("steps.json"))
     least, most = table_of(space).costs(space).problem(space).cost_range("latency_ms")
     (plain,) = table_of(space).predict(space, [space.plain(width=2)]).tolist()
     table: dict[str, Any] = {

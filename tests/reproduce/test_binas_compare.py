@@ -7,17 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.reproduce import binas_compare
 from archwright.reproduce.base import Settings
-from archwright.reproduce.binas_compare import ARMS, Bench, bench_notes, bench_rows, equal_time, limits_of
+from archwright.reproduce.binas_compare import ARMS, Bench, bench_notes, bench_rows, equal_time
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
-from helpers.binas_plans import ALONE, PLAN, planned_run, space_of, table_of
+from helpers.binas_plans import PLAN, planned_run, space_of, table_of
 
 GREY = "random:classes=2,size=8,channels=1,count=120"
 SPACE = space_of()
+(NARROW,) = table_of(SPACE).predict(SPACE, [SPACE.plain(width=1)]).tolist()
+LIMITS = [times * NARROW for times in (1.05, 1.8, 3.5)]
 
 
 @pytest.fixture
@@ -31,7 +35,10 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
 def prepared(folder: Path, bench: Bench) -> Path:
     if not folder.exists():
         planned_run(folder, SPACE, equal_time(PLAN, bench.seconds, 3))
-        Run.open(folder).items("plain").record("latency_ms", 1.1 * limits_of(folder)[0])
+        log = Run.open(folder).items("milliseconds")
+        log.record("limits", LIMITS)
+        for name in binas_compare.PLAINS:
+            log.record(name, 1.1 * LIMITS[0])
     return folder
 
 
@@ -39,14 +46,13 @@ def test_every_arm_answers_every_limit_within_it_and_once(settings: Settings, mo
     outcome = binas_compare.binas_compare(settings)
     limits = [f"limit {number}" for number in (1, 2, 3)]
     assert [row.label for row in outcome.rows] == [f"{arm} grey {what}" for arm in ARMS for what in (*limits, "mean")]
-    slow = {"plain grey limit 1", "plain grey mean"}  # the plain network does not keep the first limit
+    slow = {f"{arm} grey {what}" for arm in binas_compare.PLAINS for what in ("limit 1", "mean")}  # not kept by these
     assert {row.label for row in outcome.rows if row.ours is None} == slow
     assert all(row.ours is None or 0 <= row.ours <= 100 for row in outcome.rows)
     found = ItemLog(settings.folder / "grey" / "finished.jsonl").done
-    milliseconds = binas_compare.limits_of(settings.folder / "grey" / "plan")
     for arm in ("BINAS", "uniform", "random", "evolution"):
         networks = [SPACE.parse(text) for text in found[f"{arm} seed 0"]["networks"]]
-        assert (table_of(SPACE).predict(SPACE, networks) <= milliseconds).all(), arm
+        assert (table_of(SPACE).predict(SPACE, networks) <= LIMITS).all(), arm
     assert len(set(found["control seed 0"]["networks"])) == 1
     assert found["control seed 0"]["networks"][0] == found["BINAS seed 0"]["networks"][0]
     counts = [
@@ -58,7 +64,7 @@ def test_every_arm_answers_every_limit_within_it_and_once(settings: Settings, mo
         raise AssertionError("done before")
 
     folder = settings.folder / "grey"
-    shared = {"seconds": 0.1, "limits": milliseconds, "plain_ms": 1.0, "folder": str(folder), "seed": 0}
+    shared = {"seconds": 0.1, "limits": LIMITS, "plain_ms": {}, "folder": str(folder), "seed": 0}
     (folder / "networks" / "evolution-0.jsonl").unlink()
     first = next(iter(ItemLog(folder / "networks" / "random-0.jsonl").done))
     with monkeypatch.context() as patch:
@@ -70,14 +76,22 @@ def test_every_arm_answers_every_limit_within_it_and_once(settings: Settings, mo
     assert binas_compare.binas_compare(settings).rows == outcome.rows
 
 
-def test_all_arms_have_the_same_seconds() -> None:
+def test_all_arms_have_the_same_seconds(settings: Settings) -> None:
     plan = equal_time(PLAN, 120.0, 3)
-    assert plan.shared
-    assert plan.trunk_seconds + 2 * plan.growth_seconds + 4 * plan.candidate_seconds(4) == pytest.approx(120.0)
-    alone = equal_time(ALONE, 120.0, 3)
-    assert not alone.shared
-    assert alone.trunk_seconds + 4 * alone.candidate_seconds(4) == pytest.approx(120.0)
-    assert plan.step_factor == PLAN.step_factor
+    assert (plan.seconds, plan.limits, plan.beside_seconds, plan.shifted) == (120.0, 3, 0.0, True)
+    binas_compare.binas_compare(settings)
+    allotted = ItemLog(settings.folder / "grey" / "binas-0" / "items" / "allotted.jsonl").done
+    assert sum(allotted.values()) == pytest.approx(0.1)
+    for arm in ("uniform", "random", "control"):
+        keys = list(ItemLog(settings.folder / "grey" / "networks" / f"{arm}-0.jsonl").done)
+        assert sum(float(key.rsplit(" ", 1)[1]) for key in keys) == pytest.approx(0.1, rel=0.05), arm
+
+
+def test_the_four_convolutions_are_those_of_the_table() -> None:
+    data = load_data(DataRequest("random:classes=10,size=28,channels=1,count=60", 0))
+    network = binas_compare.FourConvolutions(data)
+    assert sum(parameter.numel() for parameter in network.parameters()) == 61_050
+    assert network.eval()(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
 
 
 def test_rows_and_notes_say_how_binas_stands() -> None:

@@ -112,8 +112,8 @@ def test_text_reads_back_and_is_timm_style() -> None:
 def test_sample_is_uniform_over_widths() -> None:
     rng = np.random.default_rng(0)
     widths = np.stack([COMPACT.to_choice(COMPACT.sample(rng)).widths for _ in range(600)])
-    for number in range(4):
-        assert (np.abs((widths == number).mean(0) - 0.25) < 0.06).all()
+    for number in range(5):
+        assert (np.abs((widths == number).mean(0) - 0.2) < 0.06).all()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ GOOD = str(COMPACT.plain())
         ("", "stage 1"),
         (GOOD.replace("k3", "k4"), "odd kernel"),
         (GOOD.replace("k3", "k7"), "blocks among"),
-        (GOOD.replace("c16", "c17"), "16 or 24 or 32 or 48 channels"),
+        (GOOD.replace("c16", "c17"), "8 or 16 or 24 or 32 or 48 channels"),
         (GOOD.replace("cn", "bb", 1), "plain first block"),
         (GOOD.replace("cn_r1_k3_s1_c64", "er_r1_k3_s1_c64"), "an expansion"),
         (GOOD + "/cn_r1_k3_s1_c64", "3 stages"),
@@ -165,7 +165,7 @@ def test_scales_that_no_network_has_are_refused(changes: dict[str, object]) -> N
 def test_choices_of_other_spaces_are_refused() -> None:
     choice = COMPACT.to_choice(COMPACT.plain())
     for bad in (
-        StagedChoice(choice.depths, choice.configurations, choice.widths + 4),
+        StagedChoice(choice.depths, choice.configurations, choice.widths + 5),
         StagedChoice(choice.depths, np.where(choice.configurations == 0, 1, -1)),
         StagedChoice(choice.depths[:2], choice.configurations[:2]),
     ):
@@ -184,3 +184,16 @@ def test_a_staged_space_takes_scales_of_its_own_kind_only() -> None:
         Compact(MBCONV_SCALES["mbconv-8"])
     with pytest.raises(InputError, match="a scale of the mbconv space"):
         MbConv(SCALES["compact-8"])
+
+
+def test_the_gradient_of_the_last_maps_keeps_their_memory_format() -> None:
+    """Laid out anew it would make every layer before the pooling slower."""
+    space = Compact(SCALES["compact-16"])
+    network = space.build(space.plain(), space.scale).to(memory_format=torch.channels_last)
+    maps = torch.rand(2, 64, 4, 4).to(memory_format=torch.channels_last).requires_grad_()
+    seen: list[torch.Tensor] = []
+    inner = maps.relu()
+    inner.register_hook(seen.append)
+    network.end.train()(inner).sum().backward()
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)
+    assert torch.allclose(network.end(maps), network.end.eval()(maps), atol=1e-6)

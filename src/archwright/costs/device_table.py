@@ -9,11 +9,16 @@ too small: where the whole network at a larger size keeps the tightest limit.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
 from archwright.costs.additive import StagedCosts, counted_costs
 from archwright.costs.clock import (
@@ -28,11 +33,20 @@ from archwright.costs.clock import (
 )
 from archwright.costs.limits import Reachable
 from archwright.costs.measure import Stopwatch, Timing, device_name
-from archwright.costs.tables import FEWEST_NETWORKS, LatencyTable, measure_table, parts
+from archwright.costs.tables import (
+    FEWEST_NETWORKS,
+    LatencyTable,
+    Provenance,
+    geometries,
+    measure_table,
+    parts,
+    some_of_each_kind,
+)
 from archwright.costs.tables import ROUNDS as TABLE_ROUNDS
-from archwright.errors import InputError
+from archwright.errors import InputError, RunError
+from archwright.runs.files import read_json, write_json
 from archwright.runs.progress import Progress
-from archwright.runs.run import Run
+from archwright.runs.run import Run, runs_root
 from archwright.runs.stop import Stop
 from archwright.runs.values import StageResult
 from archwright.solvers.problem import Solution, StagedProblem
@@ -41,6 +55,10 @@ from archwright.spaces.staged import StagedSpace
 
 ROOM = 1.25
 """How far the tightest limit of our own choice is above the lightest network's time."""
+MOST_PARTS = 80
+"""Parts of networks that are timed, about, where the time for a table is bounded; the others follow from them."""
+STILL_HOLDS = 0.15
+"""Median relative error of some networks up to which a kept table is taken again."""
 LATENCY_FILE = "latency.json"
 """The run's own copy of the table, among its artifacts."""
 TIMED_ITEMS = ("table", "sizes", "timed")
@@ -68,6 +86,18 @@ class TableResult(StageResult):
     chosen_limits_ms: list[float]
     sizes: list[int]
     references_ms: dict[int, float]
+
+
+class KeptTable(BaseModel):
+    """A table that an earlier search on this machine measured.
+
+    Attributes:
+        table: of latencies.
+        checks_ms: what a few whole networks took when it was measured.
+    """
+
+    table: LatencyTable
+    checks_ms: list[float] = Field(min_length=1)
 
 
 class Place(Protocol):
@@ -98,6 +128,7 @@ class DeviceTable:
         seed: of the random networks that correct the table.
         given: file of a table measured before, here or on another device.
         verify: whether networks are timed here.
+        seconds: that measuring may take, about, where not every block needs to be timed; None times all of them.
     """
 
     place: Place
@@ -107,6 +138,7 @@ class DeviceTable:
     seed: int
     given: Path | None = None
     verify: bool = True
+    seconds: float | None = None
     _clocks: dict[int, Clock[Architecture]] = field(default_factory=dict)
     _problems: dict[int, StagedProblem] = field(default_factory=dict)
 
@@ -214,7 +246,31 @@ class DeviceTable:
         return lightest, heaviest
 
     def _measured_latencies(self, sizes: list[int]) -> LatencyTable:
-        return self.measured(self.timing, "latency table", "table", FEWEST_NETWORKS, sizes)
+        """The table that an earlier search on this machine kept, where it still holds; else one measured now."""
+        path, say, now = self.kept(sizes), self.place.progress.say, self._checked(sizes)
+        known = _readable(path)
+        if known is not None and float(np.median(np.abs(np.array(now) / known.checks_ms - 1))) <= STILL_HOLDS:
+            say(f"Latencies are those of an earlier search ({path}); --remeasure takes new ones.")
+            return known.table
+        if known is not None:
+            say("The latency table of an earlier search no longer holds here: it is measured anew.")
+        table = self.measured(self.timing, "latency table", "table", FEWEST_NETWORKS, sizes)
+        write_json(path, KeptTable(table=table, checks_ms=now).model_dump())
+        return table
+
+    def kept(self, sizes: list[int] | None = None) -> Path:
+        """Where a table of these networks, timed in this way on this machine by these versions, is kept."""
+        keys = sorted(key for size in sizes or self.result.sizes for key in parts(self.spaces[size]))
+        facts = json.dumps([Provenance.here(self.timing).model_dump(), keys], sort_keys=True)
+        return runs_root() / ".latencies" / f"{hashlib.sha256(facts.encode()).hexdigest()[:24]}.json"
+
+    def _checked(self, sizes: list[int]) -> list[float]:
+        """Milliseconds of the same few whole networks each time, by which a kept table is known to hold."""
+        networks = []
+        for size in (sizes[0], sizes[-1]):
+            space = self.spaces[size]
+            networks += [(size, space.lightest()), (size, space.sample(np.random.default_rng(0)))]
+        return [quickest_round(self.watch(size, one)).median_ms for size, one in networks]
 
     def measured(
         self, timing: Timing, what: str, log: str, networks: int, sizes: list[int] | None = None
@@ -229,17 +285,26 @@ class DeviceTable:
             sizes: of the images; all by default.
         """
         spaces = [self.spaces[size] for size in sizes or self.spaces]
-        keys = {key for space in spaces for key in parts(space)}
-        with self.place.progress.task(
-            what, TABLE_ROUNDS * (len(keys) + (networks and networks + 2 * len(spaces)))
-        ) as bar:
+        most = None if self.seconds is None else MOST_PARTS
+        known = {key: part for space in spaces for key, part in geometries(space).items()}
+        timed = len(known) if most is None else len(some_of_each_kind(known, most))
+        with self.place.progress.task(what, TABLE_ROUNDS * (timed + (networks and networks + 2 * len(spaces)))) as bar:
 
             def progress(done: int, total: int) -> None:
                 self.place.stop.check()  # every finished measurement is in the log
                 bar.advance()
 
             path = self.run.folder / "items" / f"{log}.jsonl"
-            return measure_table(spaces, timing, log=path, networks=networks, seed=self.seed, progress=progress)
+            return measure_table(
+                spaces,
+                timing,
+                log=path,
+                networks=networks,
+                seed=self.seed,
+                progress=progress,
+                most_parts=most,
+                seconds=self.seconds,
+            )
 
     def _references(self, sizes: list[int], table: LatencyTable) -> dict[int, float]:
         """Milliseconds of the lightest network at each size, where networks are timed here."""
@@ -362,6 +427,14 @@ def _ranges(problems: Mapping[int, StagedProblem]) -> dict[str, tuple[float, flo
     return found
 
 
+def _readable(path: Path) -> KeptTable | None:
+    """A kept table; None where there is none, or a damaged one."""
+    try:
+        return KeptTable.model_validate(read_json(path)) if path.is_file() else None
+    except (RunError, ValidationError):
+        return None
+
+
 def searched(
     lightest_ms: Mapping[int, float], whole_ms: Mapping[int, float], loosest_ms: float, tightest_ms: float
 ) -> list[int]:
@@ -379,9 +452,10 @@ def searched(
 
 
 def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
-    """Limits of our own choice, raised together until the lightest network, as timed here, keeps the tightest one.
+    """Limits of our own choice, moved up until the lightest network, as timed here, keeps the tightest one.
 
     A table's sums are off by some percent, and by more on a busy machine: what nobody asked for must not fail by that.
+    The loosest one stays where the others have room below it; else all are raised together.
 
     Args:
         limits_ms: milliseconds, as they were chosen.
@@ -389,8 +463,12 @@ def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
     """
     if not limits_ms or lightest_ms is None:
         return limits_ms
-    factor = max(1.0, ROOM * lightest_ms / min(limits_ms))
-    return [round(factor * limit, 4) for limit in limits_ms]
+    if ROOM * lightest_ms <= min(limits_ms):
+        return [round(limit, 4) for limit in limits_ms]
+    low, least, most = ROOM * lightest_ms, min(limits_ms), max(limits_ms)
+    if most < ROOM * low:
+        return [round(low / least * limit, 4) for limit in limits_ms]
+    return [round(low + (limit - least) * (most - low) / (most - least), 4) for limit in limits_ms]
 
 
 def measured_here(table: LatencyTable) -> bool:

@@ -10,10 +10,14 @@ time is additive like latency, and ``table.costs(space, "step_ms")`` makes it a 
 
 Everything is timed in several rounds, each in another order, and its quickest round counts: other work on the machine
 only adds time, and a few seconds of it reach one round of a part, hardly all of them.
+
+A search that has minutes does not time every part: where ``most_parts`` says so, some of every kind are timed, and the
+others follow from what they compute and move by a fit with coefficients of 0 or more for each kind.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -23,7 +27,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares, nnls
 from torch import nn
 
 from archwright.costs.additive import StagedCosts, staged_costs
@@ -33,6 +37,7 @@ from archwright.runs import disk
 from archwright.runs.files import JsonLines, read_json, write_json
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Architecture
+from archwright.spaces.staged import Part as Geometry
 from archwright.spaces.staged import StagedSpace
 
 FEWEST_NETWORKS = 20
@@ -41,6 +46,10 @@ ROUNDS = 5
 """Times that everything is measured, in another order each."""
 TYPICAL_ERROR = 0.02
 """Relative errors well above this count less than by their square in the fit of the correction."""
+FEWEST_ROUNDS = 2
+"""Rounds that a measurement with little time has nevertheless."""
+FEWEST_OF_A_KIND = 8
+"""Parts of a kind that are timed where others follow from them: the fit has four coefficients."""
 
 
 class _Frozen(BaseModel):
@@ -100,6 +109,8 @@ class LatencyTable(_Frozen):
     provenance: Provenance
     entries: dict[str, Entry]
     correction: Correction | None = None
+    inferred: int = Field(0, ge=0)
+    """Entries that were not timed: they follow from others of their kind."""
 
     @property
     def timing(self) -> Timing:
@@ -185,13 +196,69 @@ Times = dict[str, NDArray[np.float64]]
 """Milliseconds of single calls by part or network, (rounds, calls)."""
 
 
-def parts(space: StagedSpace[Any]) -> dict[str, Part]:
+def geometries(space: StagedSpace[Any]) -> dict[str, Geometry]:
     """All different parts of the space's networks by key: start, ends, blocks."""
     start = space.start()
-    found = [] if start is None else [start]
+    found: list[Geometry] = [] if start is None else [start]
     found += [space.end(width) for width in range(len(space.widths[-1]))]
     found += [space.part(*place) for place in space.places()]
-    return {str(part): (part.build, (part.in_channels, part.size, part.size)) for part in found}
+    return {str(part): part for part in found}
+
+
+def parts(space: StagedSpace[Any]) -> dict[str, Part]:
+    """The same as they are built and measured."""
+    return {key: (one.build, (one.in_channels, one.size, one.size)) for key, one in geometries(space).items()}
+
+
+def kind_of(key: str) -> str:
+    """What comes before the channels in the key of a part: its operation, kernel, stride and expansion."""
+    return key.split("_i")[0]
+
+
+def some_of_each_kind(all_parts: Mapping[str, Geometry], most: int) -> list[str]:
+    """Keys of about ``most`` parts, of every kind an equal share, evenly by multiply-accumulates with both ends.
+
+    Args:
+        all_parts: by key.
+        most: that are wanted; a kind has :data:`FEWEST_OF_A_KIND` of them or all that there are.
+    """
+    kinds: dict[str, list[str]] = {}
+    for key in sorted(all_parts, key=lambda key: (all_parts[key].cost().macs, key)):
+        kinds.setdefault(kind_of(key), []).append(key)
+    each = max(FEWEST_OF_A_KIND, most // len(kinds))
+    chosen = []
+    for keys in kinds.values():
+        places = np.unique(np.linspace(0, len(keys) - 1, min(each, len(keys))).round().astype(int))
+        chosen += [keys[place] for place in places]
+    return chosen
+
+
+def inferred(timed: Mapping[str, Entry], all_parts: Mapping[str, Geometry]) -> dict[str, Entry]:
+    """Entries of the parts that were not timed, by a fit on the timed ones of their kind.
+
+    Milliseconds are a sum of a constant, multiply-accumulates, parameters and numbers read and written, each with a
+    coefficient of 0 or more, so that the relative errors are least.
+
+    Args:
+        timed: entries by key.
+        all_parts: by key, the timed ones among them.
+    """
+
+    def costs(key: str) -> list[float]:
+        part, cost = all_parts[key], all_parts[key].cost()
+        moved = part.in_channels * part.size**2 + part.activation_elements()
+        return [1.0, cost.macs / 1e6, cost.params / 1e4, moved / 1e4]
+
+    found: dict[str, Entry] = {}
+    for kind in {kind_of(key) for key in set(all_parts) - set(timed)}:
+        known = [key for key in timed if kind_of(key) == kind]
+        medians = np.array([timed[key].median_ms for key in known])
+        fit, _ = nnls(np.array([costs(key) for key in known]) / medians[:, None], np.ones(len(known)))
+        for key in all_parts:
+            if key not in timed and kind_of(key) == kind:
+                ms = float(np.dot(fit, costs(key)))
+                found[key] = Entry(median_ms=ms, low_ms=ms, high_ms=ms)
+    return found
 
 
 def measure_table(
@@ -203,8 +270,10 @@ def measure_table(
     validation_networks: int = 0,
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    most_parts: int | None = None,
+    seconds: float | None = None,
 ) -> LatencyTable:
-    """Measure every different part of ``space`` and whole random networks, and fit the correction.
+    """Measure the different parts of ``space`` and whole random networks, and fit the correction.
 
     Args:
         space: what to measure; several, such as one space at some image sizes, have one table and one correction.
@@ -215,6 +284,8 @@ def measure_table(
         validation_networks: others it is tried on.
         seed: of the random networks.
         progress: called with the numbers of finished and of all measurements.
+        most_parts: parts that are timed, about; the others follow from them. None for all.
+        seconds: on the wall after which no further round begins, beyond the first two; None for all rounds.
     """
     if networks and networks < FEWEST_NETWORKS:
         raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction, or 0", str(networks))
@@ -225,14 +296,16 @@ def measure_table(
     ends = [(one, end) for one in spaces for end in (one.lightest(), one.heaviest())] if networks else []
     fitted_on = ends + _drawn(spaces, networks, rng)
     tried_on = _drawn(spaces, validation_networks, rng)
-    work = {key: part for one in spaces for key, part in parts(one).items()}
-    keys = list(work)
+    known = {key: part for one in spaces for key, part in geometries(one).items()}
+    keys = list(known) if most_parts is None else some_of_each_kind(known, most_parts)
+    work = {key: (known[key].build, (known[key].in_channels, known[key].size, known[key].size)) for key in keys}
     for one, network in (*fitted_on, *tried_on):
         shape = (one.scale.image_channels, one.scale.image_size, one.scale.image_size)
         work[_network_key(one, network)] = partial(one.build, network, one.scale), shape
-    times = _measure_all(work, timing, provenance, log, rng, progress)
+    times = _measure_all(work, timing, provenance, log, rng, progress, seconds)
     entries = {key: Entry(**asdict(Latency.of(_quickest(times[key])))) for key in keys}
-    table = LatencyTable(provenance=provenance, entries=entries)
+    others = inferred(entries, known)
+    table = LatencyTable(provenance=provenance, entries={**entries, **others}, inferred=len(others))
     if not fitted_on:
         return table
     try:
@@ -293,13 +366,17 @@ def _measure_all(
     log: Path | None,
     rng: np.random.Generator,
     progress: Callable[[int, int], None],
+    seconds: float | None = None,
 ) -> Times:
     """Milliseconds of single calls by key, (rounds, calls), taken from the log where it has them."""
     lines = JsonLines(log) if log else None
     finished = _resumed(lines, provenance) if lines else {}
     watches: dict[str, Stopwatch] = {}
-    calls = -(-timing.repeats // ROUNDS)
+    calls, rounds, begin = -(-timing.repeats // ROUNDS), 0, time.perf_counter()
     for number in range(ROUNDS):
+        if seconds is not None and number >= FEWEST_ROUNDS and time.perf_counter() - begin > seconds:
+            break
+        rounds += 1
         for place, key in enumerate(rng.permutation(list(work)).tolist(), 1):
             if (number, key) not in finished:
                 if key not in watches:
@@ -309,7 +386,7 @@ def _measure_all(
                 if lines:
                     lines.append({"round": number, "key": key, "times_ms": finished[number, key]})
             progress(number * len(work) + place, ROUNDS * len(work))
-    return {key: np.array([finished[number, key] for number in range(ROUNDS)]) for key in work}
+    return {key: np.array([finished[number, key] for number in range(rounds)]) for key in work}
 
 
 def _resumed(lines: JsonLines, provenance: Provenance) -> dict[tuple[int, str], list[float]]:

@@ -35,7 +35,8 @@ _FASHION_CLASSES = (
     "Bag",
     "Ankle boot",
 )
-_FASHION_SYSTEM = Path("/usr/share/datasets/fashion-mnist")  # Debian's package dataset-fashion-mnist
+DEBIAN_FASHION = Path("/usr/share/datasets/fashion-mnist")
+"""Where Debian's package dataset-fashion-mnist puts its files."""
 
 MOST_NOISE = 2**28
 """Pixels of ``random``; they are drawn as 32-bit numbers."""
@@ -134,8 +135,8 @@ def random(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: 
 
 def _fashion_file(name: str, cache_dir: Path | None) -> Path:
     cached = (cache_dir or default_cache()) / "fashion-mnist" / name
-    if not cached.exists() and (_FASHION_SYSTEM / name).is_file():
-        return _FASHION_SYSTEM / name
+    if not cached.exists() and (DEBIAN_FASHION / name).is_file():
+        return DEBIAN_FASHION / name
     return fetch(RemoteFile(name, _FASHION_URL + name, _FASHION_MD5[name]), cached.parent)
 
 

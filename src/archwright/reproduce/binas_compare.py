@@ -1,37 +1,42 @@
-"""BINAS beside what one would do otherwise: the same images, limits and seconds of training, at three latency limits.
+"""BINAS beside what one would do otherwise: the same images, limits and seconds of training, at two or three limits.
 
-All arms share one latency table, one table of training steps and one number of seconds for each data set; seconds are
-turned into steps by the table, so that a busy machine costs no arm anything. What an arm chooses by is the validation
-part; rows are on the test part, means over seeds.
+All arms share one latency table, one recipe and one number of seconds for each data set. Seconds are turned into steps
+by timed ones, so that other work on the machine costs no arm anything: a step takes a fixed time and one for each
+million multiply-accumulates. What an arm chooses by is the validation part; rows are on the test part, means over
+seeds.
 
 - BINAS: the fast strategy, all limits together;
 - uniform: plain networks of one depth and one width number in all stages, all of the grid that keep the loosest limit;
-- random: as many random networks as BINAS trained, evenly over the limits;
-- evolution: as many, each a mutation of the best so far within its limit;
+- random: three random networks for each limit;
+- evolution: as many, from the second on each a mutation of the best so far within its limit;
 - control: the network that BINAS takes for the tightest limit, trained for all of the time, answering every limit;
-- plain: the plain network of three convolutions, trained for all of the time, at the limits that it keeps.
+- plain: the plain network of three convolutions, trained for all of the time, at the limits that it keeps;
+- plain4: the same with four convolutions (16, 32, 64, 64 channels, the first and the third with stride 2).
 
 Every arm of every seed is kept when it is finished, with each of its networks, and the command goes on from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import product
 from pathlib import Path
 
 import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from archwright.costs.clock import middle_round
-from archwright.costs.device_table import TableResult
-from archwright.costs.measure import Stopwatch
-from archwright.data import Steps
+from archwright.costs.clock import MARGIN, middle_round, stopwatch
+from archwright.data import ImageData, Steps
+from archwright.data.sources import DEBIAN_FASHION
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
 from archwright.methods.binas import Binas
-from archwright.methods.binas.grow import STEP, Grow, Shares
+from archwright.methods.binas.thin import Spending, Thin
+from archwright.proxies.modules import count_macs
 from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, row_of, run_arms
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
@@ -40,42 +45,70 @@ from archwright.runs.progress import Progress
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
-from archwright.search.beside import PlainNetwork, PlainTraining, train_plain
+from archwright.search.beside import PlainNetwork
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.engine import reopened, resume
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method
-from archwright.search.trained import networks_of
 from archwright.spaces.compact import CompactArchitecture
 from archwright.tables.locate import shared_data
 from archwright.training import train
 
-ARMS = ("BINAS", "uniform", "random", "evolution", "control", "plain")
+ARMS = ("BINAS", "uniform", "random", "evolution", "control", "plain", "plain4")
 TIMES_PLAIN = (1.0, 1.8, 3.5)
-"""The limits, as multiples of the latency of the space's plain network."""
+"""The limits, as multiples of the latency of the space's narrowest plain network, where a bench names none."""
 DEFAULT_SEEDS = 3
+TRIED_A_LIMIT = 3
+"""Networks that random search and evolution train for each limit, in equal parts of the time."""
 TRIES = 10_000
 """Random networks that are drawn for one within a limit."""
+FOUR = ((16, 2), (32, 1), (64, 2), (64, 1))
+"""Channels and strides of the four convolutions."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Images to compare on, and the seconds of training that every arm has."""
+    """Images to compare on, the seconds of training that every arm has, and limits in milliseconds, if not chosen."""
 
     name: str
     data: str
     image_size: int
     seconds: float
+    limits: tuple[float, ...] = ()
 
 
 def benches() -> dict[str, Bench]:
-    """By name; those on CIFAR-10 where its file is here."""
+    """By name; Fashion-MNIST and CIFAR-10 where their files are here."""
     found = [Bench("digits", "digits", 8, 60.0)]
+    if DEBIAN_FASHION.is_dir():
+        found.append(Bench("fashion", "fashion-mnist", 28, 290.0, (0.2, 0.35)))
     path = shared_data("cifar10_10k2k.npz")
     if path is not None:
         found += [Bench("cifar16", f"npz:{path}", 16, 100.0), Bench("cifar32", f"npz:{path}", 32, 600.0)]
     return {bench.name: bench for bench in found}
+
+
+class FourConvolutions(nn.Module):
+    """What a person with some experience would try: four 3x3 convolutions with batch norm, a mean, a linear layer."""
+
+    def __init__(self, data: ImageData) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels = data.image_channels
+        for width, stride in FOUR:
+            layers += [nn.Conv2d(channels, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+            channels = width
+        self.features, self.classifier = nn.Sequential(*layers), nn.Linear(channels, data.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (B, C, H, W) to logits (B, classes)."""
+        maps = self.features(x)
+        logits: Tensor = self.classifier(F.avg_pool2d(maps, maps.shape[-1]).flatten(1))
+        return logits
+
+
+PLAINS: dict[str, Callable[[ImageData], nn.Module]] = {"plain": PlainNetwork, "plain4": FourConvolutions}
 
 
 @needs(images=False)
@@ -89,8 +122,9 @@ def binas_compare(settings: Settings) -> Outcome:
     for bench in known.values() if settings.only is None else [known[settings.only]]:
         folder = settings.folder / bench.name
         plan_run = prepared(folder / "plan", bench)
-        limits, plain_ms = limits_of(plan_run), Run.open(plan_run).items("plain").done["latency_ms"]
-        shared = {"limits": limits, "plain_ms": plain_ms, **asdict(bench)}
+        known_ms = Run.open(plan_run).items("milliseconds").done
+        limits = known_ms["limits"]
+        shared = {**asdict(bench), "limits": limits, "plain_ms": known_ms}
         accuracies = run_arms(settings, folder, ARMS, seeds, shared, run_arm)
         rows += bench_rows(bench.name, accuracies)
         notes += bench_notes(bench, limits, accuracies)
@@ -136,49 +170,52 @@ def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> li
 def prepared(folder: Path, bench: Bench) -> Path:
     """The ``folder`` of a run with the tables of ``bench`` and the shares of its seconds; measured once."""
     values = {"method": "binas", "space": "compact", "data": bench.data, "image_size": bench.image_size, "threads": 1}
-    configuration = Configuration(**values, options={"verify": False})
+    limited = {"limits": {"latency_ms": list(bench.limits)}} if bench.limits else {}
+    configuration = Configuration(**values, **limited, minutes=bench.seconds / 50, options={"verify": False})
     exists = (folder / "run.json").exists()
     device = Device.choose("cpu", 1)
     run = Run.open(folder) if exists else Run.create(folder, configuration.model_dump(), device.describe())
     method = Binas(Context(configuration, run, device))
-    strategy = growing(method)
+    strategy = thinning(method)
     run.event("started", threads=1)
     if run.stage_result("table") is None:
         run.finish_stage("table", strategy.table.make(strategy.limits_without).model_dump(mode="json"))
     if run.stage_result("plan") is None:
-        shared = equal_time(strategy.plan(), bench.seconds, len(TIMES_PLAIN))
-        run.finish_stage("plan", shared.model_dump(mode="json"))
-    if not run.items("plain").done:
-        data = method.context.task.data
-        shape = (data.image_channels, data.image_size, data.image_size)
-        watch = Stopwatch(PlainNetwork(data), shape, strategy.table.timing)
-        run.items("plain").record("latency_ms", middle_round(watch).median_ms)
+        limits = len(bench.limits or TIMES_PLAIN)
+        plan = equal_time(strategy.plan(), bench.seconds, limits)
+        run.finish_stage("plan", plan.model_dump(mode="json"))
+    data, log = method.context.task.data, run.items("milliseconds")
+    if "limits" not in log.done:
+        log.record("limits", list(bench.limits) or limits_of(strategy))
+    for name, make in PLAINS.items():
+        if name not in log.done:
+            watch = stopwatch(make(data), strategy.space.scale, strategy.table.timing)
+            log.record(name, middle_round(watch).median_ms)
     return folder
 
 
-def growing(method: Method) -> Grow:
+def thinning(method: Method) -> Thin:
     """The strategy of a search by the fast plan."""
     assert isinstance(method, Binas)
-    assert isinstance(method.strategy, Grow)
+    assert isinstance(method.strategy, Thin)
     return method.strategy
 
 
-def equal_time(plan: Shares, seconds: float, limits: int) -> Shares:
-    """Shares of these seconds for candidates and answers together; the plain network beside is another arm.
+def equal_time(plan: Spending, seconds: float, limits: int) -> Spending:
+    """The plan of a search with so many seconds of training, all for its answers; simple things are arms of their own.
 
     Args:
-        plan: shares as they were measured.
+        plan: as it was measured.
         seconds: of training, all in all.
         limits: answers that they are for.
     """
-    return plan.model_copy(update={"seconds": seconds, "limits": limits, "beside": False})
+    return plan.model_copy(update={"seconds": seconds, "limits": limits, "beside_seconds": 0.0})
 
 
-def limits_of(plan_run: Path) -> list[float]:
-    """In milliseconds, from the table's first limit, which is the plain network's latency."""
-    table = TableResult.model_validate(Run.open(plan_run).stage_result("table"))
-    plain = table.chosen_limits_ms[0]
-    return [round(times * plain, 4) for times in TIMES_PLAIN]
+def limits_of(strategy: Thin) -> list[float]:
+    """In milliseconds, from the latency of the space's narrowest plain network."""
+    plain = float(strategy.table.latency.predict(strategy.space, [strategy.space.plain(width=1)])[0])
+    return [round(times * plain / MARGIN, 4) for times in TIMES_PLAIN]
 
 
 # --- arms -------------------------------------------------------------------------------------------------------------
@@ -200,10 +237,11 @@ def run_arm(payload: Json, stop: Stop) -> Json:
             "networks": [one.architecture for one in models],
         }
     logs = folder / "networks"
-    others = Others(search_folder, payload["limits"], ItemLog(logs / f"{arm}-{seed}.jsonl"), payload["seconds"], stop)
-    if arm == "plain":
-        accuracy = others.plain()
-        kept = [accuracy if payload["plain_ms"] <= limit else None for limit in payload["limits"]]
+    log = ItemLog(logs / f"{arm}-{seed}.jsonl")
+    others = Others(search_folder, payload["limits"], log, payload["seconds"], stop)
+    if arm in PLAINS:
+        accuracy = others.plain(arm)
+        kept = [accuracy if payload["plain_ms"][arm] <= limit else None for limit in payload["limits"]]
         return {"accuracies": kept, "networks": [arm]}
     if arm == "evolution":
         others.earlier = ItemLog(logs / f"random-{seed}.jsonl").done
@@ -219,7 +257,12 @@ def _search(folder: Path, payload: Json) -> Answer:
         seed=payload["seed"],
         threads=1,
         limits={"latency_ms": payload["limits"]},
-        options={"plan_from": str(Path(payload["folder"]) / "plan"), "verify": False},
+        options={
+            "plan_from": str(Path(payload["folder"]) / "plan"),
+            "minutes_of": "processor",
+            "verify": False,
+            "beside": False,
+        },
     )
 
 
@@ -243,6 +286,7 @@ class Others:
         limits: in milliseconds.
         log: networks that are finished.
         seconds: of training, for the arm.
+        stop: asked at every step.
         earlier: what another arm trained: the same network, time and seed give the same result and are not trained
             again, though they count (evolution begins with the random arm's first networks).
     """
@@ -255,19 +299,19 @@ class Others:
     earlier: Mapping[str, Json] = field(default_factory=dict)
 
     @cached_property
-    def grow(self) -> Grow:
+    def thin(self) -> Thin:
         """The search: its plan, its problem, and what it trained."""
-        return growing(reopened(Run.open(self.folder), self.stop, Progress()))
+        return thinning(reopened(Run.open(self.folder), self.stop, Progress()))
 
     @property
     def context(self) -> Context:
         """The context of the search whose tables they share."""
-        return self.grow.context
+        return self.thin.context
 
     @property
     def count(self) -> int:
-        """Networks that the search trained."""
-        return len(networks_of(self.context.run))
+        """Networks of random search and evolution."""
+        return TRIED_A_LIMIT * len(self.limits)
 
     def run(self, arm: str) -> Json:
         """The arm's test accuracy at every limit: of the best on validation within it."""
@@ -278,7 +322,7 @@ class Others:
 
     def uniform(self) -> list[Tried]:
         """The grid of plain networks that keep the loosest limit; all have the same time."""
-        space = self.grow.space
+        space = self.thin.space
         grid = [space.plain(depth, width) for depth, width in product(space.depths, range(space.most_widths))]
         fitting = [one for one in grid if self.costs(one)["latency_ms"] <= self.limits[-1]]
         return [self.tried(one, self.seconds / len(fitting)) for one in fitting]
@@ -290,7 +334,7 @@ class Others:
 
     def evolution(self) -> list[Tried]:
         """As many: the first for each limit is random, the next ones are mutations of the best within it."""
-        space, found = self.grow.space, list[Tried]()
+        space, found = self.thin.space, list[Tried]()
         for number in range(self.count):
             limit = self.limits[number % len(self.limits)]
             within = [one for one in found if one.latency_ms <= limit]
@@ -306,35 +350,46 @@ class Others:
     def control(self) -> list[Tried]:
         """The answer of the tightest limit, from scratch for all of the time."""
         tightest = resume(self.folder).models[0]
-        return [self.tried(self.grow.space.parse(tightest.architecture), self.seconds)]
+        return [self.tried(self.thin.space.parse(tightest.architecture), self.seconds)]
 
-    def plain(self) -> float:
-        """Test accuracy of the plain network."""
-        if "plain" not in self.log.done:
-            context, data = self.context, self.context.task.data
-            steps = max(1, round(1000 * self.seconds / self.grow.shares.plain_step_ms))
-            seed = context.configuration.seed
-            plain = PlainTraining(
-                self.grow.recipe, steps, self.grow.augment(data), seed, context.device.name, stop=self.stop
-            )
-            self.log.record("plain", train_plain(data, plain)["accuracy"])
-        return float(self.log.done["plain"])
+    def plain(self, name: str) -> float:
+        """Test accuracy of a plain network."""
+        if name not in self.log.done:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(self.context.configuration.seed)
+                network = PLAINS[name](self.context.task.data)
+            data, device, size = self.context.task.data, self.context.device.name, self.context.task.data.image_size
+            macs = count_macs(network, torch.zeros(2, data.image_channels, size, size))
+            self._train(name, network, self.seconds, macs)
+            self.log.record(name, accuracy_of(network, data, "test", device).percent)
+        return float(self.log.done[name])
+
+    def _train(self, key: str, network: nn.Module, seconds: float, macs: float) -> None:
+        """Train a network of so many multiply-accumulates for as many seconds, by the recipe of the search."""
+        thin, size = self.thin, self.thin.space.scale.image_size
+        train(
+            network,
+            Steps(thin.trainer.batches(key, size), thin.spending.steps(seconds, macs)),
+            thin.recipe.changed(precision=thin.spending.precision),
+            seed=self.context.configuration.seed,
+            stop=self.stop,
+        )
 
     # --- networks ---
 
     def costs(self, architecture: CompactArchitecture) -> dict[str, float]:
         """What a network is predicted to take, by resource."""
-        found = self.grow.problem.evaluate(self.grow.space.to_choice(architecture))[1]
+        found = self.thin.valued.evaluate(self.thin.space.to_choice(architecture))[1]
         return {name: float(cost) for name, cost in found.items()}
 
     def fits(self, architecture: CompactArchitecture, limit: float) -> bool:
         """Whether ``architecture`` is predicted to keep ``limit`` milliseconds and can be trained in the time."""
         costs = self.costs(architecture)
-        return costs["latency_ms"] <= limit and costs[STEP] <= self.grow.shares.longest_step_ms
+        return costs["latency_ms"] <= limit and costs["macs"] <= self.thin.spending.most_macs(self.seconds / self.count)
 
     def drawn(self, limit: float, number: int) -> CompactArchitecture:
         """A random network that fits ``limit`` milliseconds, another one for each ``number``."""
-        rng, space = self.context.rng("drawn", number), self.grow.space
+        rng, space = self.context.rng("drawn", number), self.thin.space
         found = next((one for one in (space.sample(rng) for _ in range(TRIES)) if self.fits(one, limit)), None)
         if found is None:
             raise InfeasibleError(f"no random network within {limit} ms was found in {TRIES} draws.")
@@ -346,12 +401,11 @@ class Others:
         if key not in self.log.done and key in self.earlier:
             self.log.record(key, self.earlier[key])
         if key not in self.log.done:
-            context, grow = self.context, self.grow
-            network, size = grow.new_network(str(architecture)), grow.space.scale.image_size
-            steps = Steps(grow.trainer.batches(key, size), grow.shares.steps(seconds, costs[STEP]))
-            train(network, steps, grow.recipe, seed=context.configuration.seed, stop=self.stop)
-            losses, right = grow.trainer.outcomes(network, size)
-            test = accuracy_of(network, context.task.data, "test", context.device.name)
+            thin, size = self.thin, self.thin.space.scale.image_size
+            network = thin.new_network(str(architecture))
+            self._train(key, network, seconds, costs["macs"])
+            losses, right = thin.trainer.outcomes(network, size)
+            test = accuracy_of(network, self.context.task.data, "test", self.context.device.name)
             one = Tried(
                 str(architecture), costs["latency_ms"], float(losses.mean()), 100 * float(right.mean()), test.percent
             )

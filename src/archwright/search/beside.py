@@ -2,12 +2,14 @@
 
 Guessing, logistic regression on the pixels, a support vector machine where the data are few, and a plain network of
 three convolutions, trained for as many steps as one answer had time for. All learn from the train part, choose by the
-validation part and are tested on the test part of the search. Nothing here reads the clock: how many steps the plain
-network gets was counted before, and the same steps give the same numbers.
+validation part and are tested on the test part of the search. How many steps the plain
+network gets is part of the search's plan, or kept as they are decided by the clock; the same steps give the same
+numbers.
 """
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,18 +20,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from archwright.data import Batches, ImageData, Steps
+from archwright.data import Batches, Endless, ImageData, Steps
 from archwright.data.augmentation import Augment
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.files import Json
+from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 from archwright.search.answer import Beside, Candidate
+from archwright.search.budget import ByTheClock
 from archwright.training import Accuracy, Recipe, evaluate, train
 from archwright.training.evaluation import wilson_interval
 
 CHANCE, LOGISTIC, SVM, PLAIN = "chance", "logistic regression", "support vector machine", "plain network"
 MOST_IMAGES = 5000
 """Training images that the classifiers on pixels learn from; more are thinned out evenly."""
+IMAGES_A_SECOND, FEWEST_IMAGES = 150, 500
+"""Of them, where all simple things together have so many seconds, and the fewest of them."""
+LEAST_SECONDS = 1.0
+"""Seconds that must be left for the plain network, where these are counted; else it is not trained."""
 MOST_NUMBERS = 6_000_000
 """Pixels of all these images together, from which on they are made smaller."""
 FEW_IMAGES = 2000
@@ -67,6 +75,8 @@ class PlainTraining:
     Attributes:
         recipe: of one pass over ``steps`` batches.
         steps: as many as one answer's time allows.
+        seconds: of all simple things together, where these are given instead of steps; the network has what the others
+            leave of them, and its steps are kept in ``log``.
     """
 
     recipe: Recipe
@@ -76,6 +86,8 @@ class PlainTraining:
     device: str
     checkpoints: CheckpointStore | None = None
     stop: Stop | None = None
+    seconds: float | None = None
+    log: ItemLog | None = None
 
     def network(self, data: ImageData) -> PlainNetwork:
         """With the initial weights of the seed."""
@@ -83,10 +95,21 @@ class PlainTraining:
             torch.manual_seed(self.seed)
             return PlainNetwork(data)
 
-    def batches(self, data: ImageData) -> Steps:
+    def batches(self, data: ImageData) -> Steps | Endless:
         """What it is trained on."""
         whole = Batches(data, "train", self.recipe.batch_size, seed=self.seed, augment=self.augment, device=self.device)
-        return Steps(whole, self.steps)
+        return Steps(whole, self.steps) if self.seconds is None else Endless(whole)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a training that ends by the clock was begun before, which it then goes on with."""
+        return self.log is not None and PLAIN in self.log.done
+
+    def length(self, taken: float) -> ByTheClock | None:
+        """When its training ends by the clock, of whose seconds so many are over; None where steps are counted."""
+        if self.seconds is None or self.log is None:
+            return None
+        return ByTheClock(self.log, PLAIN, max(0.1, self.seconds - taken), 100)
 
 
 def simple_things(
@@ -99,10 +122,16 @@ def simple_things(
         plain: how the plain network is trained.
         on_step: called after each step of that training.
     """
-    found = {CHANCE: guess(data), LOGISTIC: fit_pixels(data, LOGISTIC)}
-    if len(data.train) <= FEW_IMAGES:
-        found[SVM] = fit_pixels(data, SVM)
-    return {**found, PLAIN: train_plain(data, plain, on_step)}
+    begin, most = time.perf_counter(), MOST_IMAGES
+    if plain.seconds is not None:
+        most = int(np.clip(IMAGES_A_SECOND * plain.seconds, FEWEST_IMAGES, MOST_IMAGES))
+    found = {CHANCE: guess(data), LOGISTIC: fit_pixels(data, LOGISTIC, most)}
+    if len(data.train) <= min(most, FEW_IMAGES):
+        found[SVM] = fit_pixels(data, SVM, most)
+    taken = time.perf_counter() - begin
+    if plain.seconds is None or plain.begun or plain.seconds - taken >= LEAST_SECONDS:
+        found[PLAIN] = train_plain(data, plain, on_step, taken)
+    return found
 
 
 def guess(data: ImageData) -> dict[str, Json]:
@@ -112,15 +141,16 @@ def guess(data: ImageData) -> dict[str, Json]:
     return _record(data, test) | {"validation_accuracy": 100 * float(validation.mean())}
 
 
-def fit_pixels(data: ImageData, name: str) -> dict[str, Json]:
+def fit_pixels(data: ImageData, name: str, most: int = MOST_IMAGES) -> dict[str, Json]:
     """A classifier on the standardised pixels, with the penalty that is best on validation; accuracies in percent.
 
     Args:
-        data: images in three parts; at most ``MOST_IMAGES`` of the train part are learnt from.
+        data: images in three parts.
         name: which classifier, a key of ``PENALTIES``.
+        most: images of the train part that are learnt from.
     """
     side = pixel_side(data)
-    train = np.unique(np.linspace(0, len(data.train) - 1, min(MOST_IMAGES, len(data.train))).astype(np.int64))
+    train = np.unique(np.linspace(0, len(data.train) - 1, min(most, len(data.train))).astype(np.int64))
     x, labels = _pixels(data, "train", side, train), data.train.labels[train]
     validation, test = (_pixels(data, part, side) for part in ("validation", "test"))
     best: tuple[float, NDArray[np.bool_], float] | None = None
@@ -163,15 +193,18 @@ def _pixels(data: ImageData, part: str, side: int, chosen: NDArray[np.int64] | N
     return np.concatenate(rows)
 
 
-def train_plain(data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None) -> dict[str, Json]:
+def train_plain(
+    data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None, taken: float = 0.0
+) -> dict[str, Json]:
     """The plain network after its steps: accuracies in percent, steps, parameters.
 
     Args:
         data: images in three parts.
         plain: how it is trained.
         on_step: called after each training step.
+        taken: seconds of its time that are over.
     """
-    network = plain.network(data)
+    network, length = plain.network(data), plain.length(taken)
     train(
         network,
         plain.batches(data),
@@ -181,6 +214,7 @@ def train_plain(data: ImageData, plain: PlainTraining, on_step: Callable[[], Non
         checkpoints=plain.checkpoints,
         stop=plain.stop,
         on_step=lambda _: on_step(),
+        length=length,
     )
     validation, test = (_accuracy(network, data, part, plain.device) for part in ("validation", "test"))
     return {
@@ -188,7 +222,8 @@ def train_plain(data: ImageData, plain: PlainTraining, on_step: Callable[[], Non
         "accuracy_interval": [test.low, test.high],
         "accuracy_on": f"{data.name} test, {test.count} images",
         "validation_accuracy": validation.percent,
-        "steps": plain.steps,
+        "steps": plain.steps if length is None else length.reviews[-1].total,
+        **({} if length is None else {"seconds": round(length.seconds, 1)}),
         "params": sum(parameter.numel() for parameter in network.parameters()),
     }
 

@@ -285,8 +285,7 @@ def _forget_latencies(method: Method) -> None:
     method.check()
     limits = method.limits
     with run.locked():
-        for name in method.timed_items:
-            disk.remove(run.folder / "items" / f"{name}.jsonl")
+        method.forget_latencies()
         run.reopen({"limits": limits}, stages)
 
 

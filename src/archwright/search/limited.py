@@ -37,13 +37,13 @@ from archwright.runs.files import Json, inside, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.search.answer import Answer, Beside, Candidate, Found, Spread
-from archwright.search.beside import PLAIN, PlainTraining, simple_things, verdict
+from archwright.search.beside import CHANCE, PLAIN, PlainTraining, guess, simple_things, verdict
 from archwright.search.configuration import OF_TABLES, AbsolutePath, Configuration
 from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Options, Stage
 from archwright.search.registry import methods
-from archwright.search.trained import TrainedNetwork, Trainer
+from archwright.search.trained import LENGTHS, TrainedNetwork, Trainer
 from archwright.search.values import StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.staged import StagedSpace
@@ -51,7 +51,7 @@ from archwright.training import Recipe
 
 TIMED_FILES = ("stages/table.json", f"artifacts/{LATENCY_FILE}")
 """What a run whose plan can be repeated has, beside its strategy's own files; the stage first."""
-TIMED_LOGS = ("items/proposals.jsonl", "items/growth.jsonl", "items/sizes.jsonl", "items/timed.jsonl")
+TIMED_LOGS = tuple(f"items/{name}.jsonl" for name in ("proposals", "sizes", "timed", "allotted", LENGTHS))
 """What it may have: networks that were timed when they were proposed."""
 
 
@@ -87,6 +87,7 @@ class LimitedOptions(Options):
         description="time the networks of the answer on this machine, and take quicker ones where a limit is broken",
         json_schema_extra=LATENCIES,
     )
+    beside: bool = Field(True, description="try simple things beside the answer, too", json_schema_extra=PLAN)
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,15 @@ class PlainSteps:
 
     Attributes:
         recipe: of one pass over the steps.
-        steps: as many as one answer's time allows.
+        steps: that it has, where they are counted.
         augment: of its training images.
+        seconds: after which it ends by the clock; None where steps are counted.
     """
 
     recipe: Recipe
     steps: int
     augment: Augment | None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -266,6 +269,11 @@ class LimitedSearch(Method):
         processor = self.context.device.name if o.backend == "eager" else "cpu"
         return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats, processor=processor)
 
+    def forget_latencies(self) -> None:
+        """Also the table that further searches would take."""
+        super().forget_latencies()
+        self.table.kept().unlink(missing_ok=True)
+
     # --- before the run ---
 
     def check(self) -> None:
@@ -417,7 +425,10 @@ class LimitedSearch(Method):
 
     def _beside(self) -> BesideResult:
         """What simple things reach, the plain network after as many steps as the strategy gives it."""
-        context, data, asked = self.context, self.context.task.data, self.strategy.plain()
+        context, data = self.context, self.context.task.data
+        if not self.options.beside:
+            return BesideResult(found={CHANCE: Beside(**guess(data))})
+        asked = self.strategy.plain()
         plain = PlainTraining(
             recipe=asked.recipe,
             steps=asked.steps,
@@ -426,10 +437,12 @@ class LimitedSearch(Method):
             device=context.device.name,
             checkpoints=context.run.checkpoints("beside"),
             stop=context.stop,
+            seconds=asked.seconds,
+            log=context.run.items(LENGTHS),
         )
         with context.progress.task("simple things beside", plain.steps) as bar:
-            found = simple_things(data, plain, bar.advance)
-        if self.table.clock(self.table.result.sizes[-1]) is not None:
+            found = simple_things(data, plain, bar.advance if plain.seconds is None else lambda: None)
+        if PLAIN in found and self.table.clock(self.table.result.sizes[-1]) is not None:
             shape = (data.image_channels, data.image_size, data.image_size)
             found[PLAIN]["latency_ms"] = measure(plain.network(data), shape, self.table.timing).median_ms
         simple = {name: Beside(**one) for name, one in found.items()}

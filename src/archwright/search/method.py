@@ -182,6 +182,11 @@ class Method(ABC):
         """Refuse objects of the user that cannot be used."""
         self.context.task.check_own(sends_away=self.context.configuration.executor != "here")
 
+    def forget_latencies(self) -> None:
+        """Drop what was timed on this machine, so that it is measured anew."""
+        for name in self.timed_items:
+            (self.context.run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
+
     @property
     def timing(self) -> Timing | None:
         """How the method times networks on this machine; None where it does not."""

@@ -19,15 +19,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
-from archwright.data import Batches, ImageData, Steps
+from archwright.data import Batches, Endless, ImageData, Steps
 from archwright.data.augmentation import Augment
 from archwright.models import Model, load_member
 from archwright.runs.run import Run
+from archwright.search.budget import ByTheClock
 from archwright.search.context import Context
 from archwright.search.values import StageResult
 from archwright.spaces.base import Architecture, Network
 from archwright.spaces.staged import StagedSpace
-from archwright.training import Recipe, train
+from archwright.training import Position, Recipe, train
+
+LENGTHS = "lengths"
+"""Log of a run: how long trainings that end by the clock were decided to be."""
 
 
 class TrainedNetwork(StageResult):
@@ -61,13 +65,6 @@ class TrainedNetwork(StageResult):
     def loss(self) -> float:
         """Mean cross entropy on validation."""
         return float(np.mean(self.losses))
-
-
-def better_than(new: TrainedNetwork, old: TrainedNetwork) -> bool:
-    """Whether ``new`` is better than ``old`` on the validation images beyond the noise of their difference."""
-    gain = np.array(old.losses) - np.array(new.losses)
-    noise = gain.std() / np.sqrt(len(gain))
-    return bool(gain.mean() > noise and new.validation_accuracy >= old.validation_accuracy)
 
 
 def order(one: TrainedNetwork) -> tuple[float, float]:
@@ -154,7 +151,15 @@ class Trainer:
 
     # --- training ---
 
-    def train(self, name: str, network: Network, size: int, steps: int, recipe: Recipe | None = None) -> None:
+    def train(
+        self,
+        name: str,
+        network: Network,
+        size: int,
+        steps: int,
+        recipe: Recipe | None = None,
+        teacher: nn.Module | None = None,
+    ) -> None:
         """Train ``network`` in place for so many steps on images of ``size`` px; interrupted, it goes on.
 
         Args:
@@ -163,6 +168,7 @@ class Trainer:
             size: of the images.
             steps: for how long.
             recipe: of one pass over the steps; the trainer's by default.
+            teacher: whose answers count where the recipe says so.
         """
         context = self.context
         with context.progress.task(f"training {name}", steps) as bar:
@@ -172,10 +178,57 @@ class Trainer:
                 recipe or self.recipe,
                 seed=context.configuration.seed,
                 device=context.device.name,
+                teacher=teacher,
                 checkpoints=context.run.checkpoints(f"trained/{name}"),
                 stop=context.stop,
                 on_step=lambda _: bar.advance(),
             )
+
+    def train_for(
+        self,
+        name: str,
+        network: Network,
+        size: int,
+        seconds: float,
+        guess: int,
+        recipe: Recipe,
+        teacher: nn.Module | None = None,
+    ) -> int:
+        """Train ``network`` in place until its seconds are over; returns the steps that it had.
+
+        Args:
+            name: of the training.
+            network: with the weights to begin with.
+            size: of the images.
+            seconds: that it may take.
+            guess: steps that are thought to fit into them.
+            recipe: of one pass over the steps.
+            teacher: whose answers count where the recipe says so.
+        """
+        context = self.context
+        length = ByTheClock(context.run.items(LENGTHS), name, seconds, guess)
+        with context.progress.task(f"training {name}", 100) as bar:
+            done = [0]
+
+            def on_step(position: Position) -> None:
+                percent = int(100 * (position.index + 1) / position.steps_per_epoch)
+                if percent > done[0]:
+                    bar.advance(percent - done[0])
+                    done[0] = percent
+
+            train(
+                network,
+                Endless(self.batches(name, size)),
+                recipe,
+                seed=context.configuration.seed,
+                device=context.device.name,
+                teacher=teacher,
+                checkpoints=context.run.checkpoints(f"trained/{name}"),
+                stop=context.stop,
+                on_step=on_step,
+                length=length,
+            )
+        return length.reviews[-1].total
 
     def keep(
         self,

@@ -36,7 +36,7 @@ _BLOCK_TEXT = re.compile(r"(cn|bb|er|ir)_r1_k(\d{1,3})_s(\d{1,3})(?:_e(\d{1,3}))
 SCALES: Mapping[str, CompactScale] = {
     "compact-8": CompactScale(image_size=8, image_channels=1, channels=16),
     "compact-16": CompactScale(image_size=16, channels=16, stage_strides=(2, 2, 1)),
-    "compact-32": CompactScale(image_size=32, channels=16, stage_strides=(2, 2, 2)),
+    "compact-32": CompactScale(image_size=32, channels=16, stage_strides=(2, 2, 1)),
     "compact-64": CompactScale(
         image_size=64, channels=16, stage_factors=(1, 2, 4, 8), stage_strides=(2, 2, 2, 2), depths=(1, 2)
     ),
@@ -133,13 +133,16 @@ class Compact(StagedSpace[CompactArchitecture]):
         """Shallowest and narrowest, of the blocks with least multiply-accumulates."""
         return self._assemble(heaviest_rows(self, -1), [0] * self.stages)
 
-    def plain(self, depth: int = 1, width: int = 0) -> CompactArchitecture:
+    def plain(self, depth: int = 1, width: int | None = None) -> CompactArchitecture:
         """Convolutions of the first plain configuration only: what a person would try by hand.
 
         Args:
             depth: blocks of every stage.
-            width: number of the width that every stage takes, 0 for the narrowest; the widest where it has fewer.
+            width: number of the width that every stage takes, 0 for the narrowest; the widest where it has fewer. None
+                for the base width, of the choice 1.
         """
+        if width is None:
+            width = sum(choice < 1 for choice in self.scale.width_choices)
         number = next(n for n, one in enumerate(self.configurations) if one.kind == PLAIN)
         return self._assemble([[number] * depth] * self.stages, [min(width, len(own) - 1) for own in self.widths])
 

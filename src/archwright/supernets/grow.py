@@ -23,20 +23,7 @@ from torch import Tensor, nn
 from archwright.errors import InputError
 from archwright.spaces.compact import Compact, CompactArchitecture
 from archwright.spaces.compact_network import BasicBlock, CompactNetwork, FusedBlock, InvertedBlock, PlainBlock
-
-
-def contains(larger: CompactArchitecture, smaller: CompactArchitecture) -> bool:
-    """Whether a network of ``smaller`` can grow to one of ``larger``."""
-    if len(larger.stages) != len(smaller.stages):
-        return False
-    for ours, theirs in zip(larger.stages, smaller.stages, strict=True):
-        if len(ours) < len(theirs) or ours[0].channels < theirs[0].channels or ours[0].stride != theirs[0].stride:
-            return False
-        for one, other in zip(ours, theirs, strict=False):
-            new, old = one.configuration, other.configuration
-            if new.kind != old.kind or new.kernel < old.kernel or new.expansion < old.expansion:
-                return False
-    return True
+from archwright.supernets.shrink import contains
 
 
 @torch.no_grad()

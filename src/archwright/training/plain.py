@@ -226,7 +226,7 @@ def freeze_norms(network: nn.Module) -> None:
 
 def _autocast(device: torch.device, recipe: Recipe) -> AbstractContextManager[Any]:
     """Mixed precision where it pays: bfloat16, which needs no loss scaling, on GPUs that have it in hardware."""
-    mixed = (
+    mixed = recipe.precision == "bfloat16" or (
         recipe.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
     )
     return torch.autocast(device.type, dtype=torch.bfloat16) if mixed else nullcontext()

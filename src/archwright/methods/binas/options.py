@@ -20,7 +20,9 @@ PAPER_ONLY = (
     *("estimator", "shrink", "rank_networks", "width", "supernet"),
 )
 """Options that the fast strategy has no use for."""
-FAST_ONLY = ("plan_from",)
+SHARES = ("minutes_of", "limits_equally")
+"""Options of the fast strategy from scratch alone."""
+FAST_ONLY = ("plan_from", *SHARES)
 OTHER_START = ("plan", "latency_table", *PAPER_ONLY)
 """Options that a search from pretrained weights has no use for."""
 PAPER: JsonDict = {"group": "With --plan paper"}
@@ -51,7 +53,7 @@ class BinasOptions(LimitedOptions):
 
     plan: Literal["fast", "paper"] = Field(
         "fast",
-        description="how networks are found: fast (small ones are tried, trained and grown in the given time) or paper "
+        description="how networks are found: fast (small ones are trained, and thinned, in the given time) or paper "
         "(a supernet is trained, measured and solved for every limit)",
         json_schema_extra=PLAN,
     )
@@ -78,6 +80,15 @@ class BinasOptions(LimitedOptions):
     )
     tune_autoaugment: bool = Field(
         False, description="AutoAugment (CIFAR-10 policy) in the fine-tuning", json_schema_extra=PAPER
+    )
+    minutes_of: Literal["wall", "processor"] = Field(
+        "wall",
+        description="what --minutes counts while networks train: time that passes, or the processor's, by steps that "
+        "were timed before, so that other work on the machine costs none",
+        json_schema_extra=PLAN,
+    )
+    limits_equally: bool = Field(
+        False, description="share the training time equally among the limits", json_schema_extra=PLAN
     )
     tune_ema: float = Field(
         0.0,
@@ -138,7 +149,7 @@ def of_other_plans(asked: Configuration) -> dict[str, str]:
     """Settings and options that do nothing in the strategy that is asked for, and where that is."""
     start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
     if start not in (None, NO_START):
-        return dict.fromkeys((*OTHER_START, *EPOCHS, *OF_SCRATCH), f"beside --pretrained {start}")
+        return dict.fromkeys((*OTHER_START, *EPOCHS, *OF_SCRATCH, *SHARES), f"beside --pretrained {start}")
     if plan == "fast":
         counted = "with --plan fast, which counts steps: say how long it may take with --minutes"
         return {

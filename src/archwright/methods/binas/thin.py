@@ -1,0 +1,679 @@
+"""The fast strategy of BINAS: the loosest limit's network gets most of the time, tighter ones are cut from it.
+
+1. ``plan``: a few whole networks are timed in training. The time of a step follows their multiply-accumulates, so *the
+   best network within a limit that can be trained in my time* is one exact problem with two resources: latency and
+   multiply-accumulates. What a network is worth before any is trained was measured on three data sets, see
+   docs/training.md.
+2. ``train``: the best network within the tightest limit is proposed, and for each looser one the best that contains it.
+   The loosest limit's is trained from scratch. Each tighter one takes the strongest channels of the larger one and is
+   trained on towards that one's answers. A network that serves several limits is trained once, for the time of all of
+   these.
+
+Trainings end by the clock: their steps are counted as they go, so that the minutes are kept on a busy machine too, and
+every count is kept in the run, so that a resumed run, or one with ``plan_from``, trains the same networks. Every answer
+is the best on validation within its limit, so that a looser limit is never worse.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from archwright.costs.clock import MARGIN
+from archwright.costs.device_table import DeviceTable
+from archwright.costs.limits import met
+from archwright.costs.tables import LatencyTable
+from archwright.data import Augmentation, Batches, ImageData
+from archwright.data.augmentation import Augment
+from archwright.errors import InfeasibleError, InputError, RunError
+from archwright.methods.binas.options import BinasOptions
+from archwright.runs.files import Json
+from archwright.runs.run import ItemLog, Run
+from archwright.search.answer import Beside
+from archwright.search.budget import Pace, step_fit
+from archwright.search.context import Context
+from archwright.search.limited import PlainSteps, Summary, front_of, said_limits, tightest_first
+from archwright.search.method import BY_LIMITS, Stage
+from archwright.search.trained import TrainedNetwork, Trainer, networks_of, order, short_name
+from archwright.search.values import StageResult
+from archwright.solvers import StagedProblem, milp
+from archwright.solvers.problem import Solution, StagedChoice
+from archwright.spaces.base import Network
+from archwright.spaces.compact import Compact, CompactArchitecture
+from archwright.spaces.compact_network import CompactNetwork
+from archwright.spaces.staged import StagedSpace
+from archwright.supernets.shrink import contains, shrink
+from archwright.training import Recipe
+
+LEARNING_RATE = 0.15
+"""Of SGD, for batches of 64 images."""
+TUNED_RATE = 0.5
+"""Learning rate of a network that was cut from a larger one, as a part of that."""
+LABEL_SMOOTHING = 0.1
+WARMED_UP = 0.05
+"""Part of a training over which the learning rate climbs; then it falls to nothing by a line."""
+TAUGHT = 0.5
+"""Weight of the larger network's answer against the label's in the training of a smaller one."""
+FEW_IMAGES = 1000
+"""Up to so many training images the batches are half as large, which is more steps in the same time."""
+FEW_PHOTOGRAPHS, SHOWN = 2000, {"crop": 0, "cutout": 0, "zoom": 0.6, "colour": 0.4}
+"""Up to so many training images the default augmentation of photographs becomes this stronger one."""
+SEEN_OFTEN, ALWAYS_SHIFTED, BY_HEART = 12, 60, 4.0
+"""Images are shifted, and grey ones mirrored, where they are seen so many times and the network has so many parameters
+for each of them, which could learn them by heart; or where they are seen very often. What is seen a few times is learnt
+better as it is: see the arms in docs/training.md."""
+
+KEPT_BACK, KEPT_SECONDS = 0.03, 2.0
+"""Part of the minutes, and seconds for each limit, that are kept for timing, testing and saving the answers."""
+TABLE = 0.03
+"""Part of the minutes after which no further round of the latency table is begun."""
+BESIDE = 0.1
+"""Part of the minutes for simple things beside."""
+LOOSEST = 0.6
+"""Part of the training time that the loosest of several limits gets; the others share the rest."""
+ASKED = 1 / 3
+"""Part of a training step that a teacher's answer takes: no backward pass."""
+LATE = 0.3
+"""Part of the training time that a limit gets beside it which was given later."""
+FEWEST_STEPS = 1500
+"""Steps that an answer should get: networks too large for them are not looked at."""
+QUICKEST_MS = 0.1
+"""No training step is quicker; a plan that says so does not make a training endless."""
+LEAST_STEPS = 30
+"""Steps below which nothing is worth training: a time too short for them is refused."""
+WELL_USED = 0.8
+"""Part of a limit below which it is said that an answer leaves some of it unused, and why."""
+TIMED_STEPS = 10
+"""Steps of a real training that are timed for each of some networks."""
+WORTH_IT = 0.85
+"""Part of the time of a float32 step below which bfloat16 is taken."""
+
+SHARES_OF_PLAIN = (1 / 3, 0.5, 0.7, 1.0)
+"""The limits of a search that was given none, as parts of the latency of the plain network of that number of widths."""
+PLAIN_WIDTH = 3
+"""Width number of the plain network that a person would try."""
+BASE = 1
+"""Width number that other widths are compared with: the choice 1.0 of compact scales."""
+NARROW, DEEPER = 0.25, (0.0, 0.5, 0.75)
+"""What a stage loses by its width (this, divided by the width as a part of the base) and gains by its depth, in points
+of accuracy, about, before anything is measured: see the networks in docs/training.md."""
+KIND_WORTH = {"bb": 0.1, "er": 0.0, "ir": -0.1}
+"""What a block of a kind is thought to be worth beside a plain one: basic, fused and inverted residual."""
+TOO_DEAR = 1.5
+"""What must not be chosen costs so many times what the dearest network does."""
+RAISED = 1.5
+"""A bound on multiply-accumulates within which nothing keeps the limits is raised by this factor."""
+MACS = "macs"
+
+Limits = Mapping[str, float]
+
+
+class Spending(StageResult):
+    """How the minutes are spent.
+
+    Attributes:
+        seconds: of training, all in all.
+        until: seconds of the run's working time at which trainings are to be over.
+        beside_seconds: of simple things beside.
+        limits: answers that they are for.
+        precision: that trainings compute in.
+        step_fixed_ms: of a training step, and
+        step_mega_ms: more for each million multiply-accumulates of one image.
+        shifted: whether training images are shifted, as they are seen often.
+        fewest_steps: that an answer should get; networks too large for them are not looked at.
+    """
+
+    seconds: float = Field(gt=0)
+    until: float = Field(gt=0)
+    beside_seconds: float = Field(ge=0)
+    limits: int = Field(ge=1)
+    precision: Literal["float32", "bfloat16"]
+    step_fixed_ms: float = Field(ge=0)
+    step_mega_ms: float = Field(gt=0)
+    shifted: bool
+    fewest_steps: int = Field(FEWEST_STEPS, ge=1)
+
+    def step_ms(self, macs: float) -> float:
+        """Milliseconds of a training step of a network with so many multiply-accumulates an image."""
+        return self.step_fixed_ms + self.step_mega_ms * macs / 1e6
+
+    def steps(self, seconds: float, macs: float) -> int:
+        """Steps that fit into ``seconds``, of a network with so many ``macs`` an image."""
+        return max(1, round(1000 * seconds / max(self.step_ms(macs), QUICKEST_MS)))
+
+    def most_macs(self, seconds: float) -> float:
+        """Multiply-accumulates of the largest network that ``seconds`` are enough for."""
+        return max(0.0, 1e6 * (1000 * seconds / self.fewest_steps - self.step_fixed_ms) / self.step_mega_ms)
+
+
+class Proposal(StageResult):
+    """A network that is to be trained.
+
+    Attributes:
+        architecture: of it.
+        source: architecture of the larger network that teaches it, and that it is cut out of where it is inside; empty
+            for one that learns alone.
+    """
+
+    architecture: str
+    source: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name that its training has in the run."""
+        return short_name(f"{self.architecture} from {self.source}", "thinned" if self.source else "trained")
+
+
+class TrainResult(StageResult):
+    """What was trained for each limit, the loosest first."""
+
+    answers: list[Proposal]
+
+
+@dataclass
+class Thin:
+    """The strategy; the frame sets ``table``."""
+
+    context: Context
+    options: BinasOptions
+    space: Compact
+    table: DeviceTable = field(init=False)
+
+    repeated = ("stages/plan.json",)
+    facts: Mapping[str, Json] = field(default_factory=dict)
+
+    # --- settings ---
+
+    @property
+    def spaces(self) -> dict[int, Compact]:
+        """One, at the images' own size."""
+        return {self._size: self.space}
+
+    @property
+    def _size(self) -> int:
+        return self.space.scale.image_size
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """Of a training whose steps are one pass."""
+        c, data = self.context.configuration, self.context.task.data
+        batch = min(c.batch_size or (32 if len(data.train) <= FEW_IMAGES else 64), len(data.train))
+        return self.context.task.recipe.changed(
+            epochs=1,
+            warmup_epochs=WARMED_UP,
+            schedule="linear",
+            lr=c.lr or LEARNING_RATE * batch / 64,
+            batch_size=batch,
+            label_smoothing=LABEL_SMOOTHING,
+        )
+
+    def augment(self, data: ImageData) -> Augment | None:
+        """Of all trainings, by how often the images will be seen."""
+        planned = self.context.run.stage_result("plan") is not None
+        return self._augment(data, shifted=not planned or self.spending.shifted)
+
+    def _augment(self, data: ImageData, *, shifted: bool) -> Augment | None:
+        """What is done to training images; what a user asks for is left as it is."""
+        task, usual = self.context.task, self.context.task.augmentation_of(data)
+        if not isinstance(usual, Augmentation) or self.context.configuration.augment != "default":
+            return usual
+        colour = data.image_channels == 3
+        if usual.flip and colour and len(data.train) <= FEW_PHOTOGRAPHS:
+            return task.augmentation_of(data, **SHOWN)
+        if shifted:
+            return task.augmentation_of(data, cutout=0)
+        return task.augmentation_of(data, cutout=0, crop=0, flip=usual.flip and colour)
+
+    @cached_property
+    def trainer(self) -> Trainer:
+        """What trains, validates and keeps the networks."""
+        return Trainer(self.context, self.recipe, lambda _: self.context.task.data, self.augment)
+
+    @property
+    def _seconds(self) -> float:
+        """What the user spends."""
+        minutes, data = self.context.configuration.minutes, self.context.task.data
+        return 60 * (minutes or default_minutes(len(data.train), data.image_size))
+
+    def estimate_seconds(self) -> float:
+        """What the user spends."""
+        return self._seconds
+
+    @property
+    def table_seconds(self) -> float:
+        """A small part of it."""
+        return TABLE * self._seconds
+
+    def check(self) -> None:
+        """A plan that the run has must be readable."""
+        _ = self.recipe
+        if self.context.run.stage_result("plan") is not None:
+            _ = self.spending
+
+    def check_source(self, source: Run) -> None:
+        """The plan that is repeated must be of this version, of the same space and of as many limits."""
+        c, own = self.context.configuration, spending_of(source)
+        if c.limits and self.context.run.stage_result("train") is None and len(c.limit_sets) != own.limits:
+            raise InputError(
+                f"as many limits as the plan of {source.folder} is for: {own.limits}", str(len(c.limit_sets))
+            )
+        LatencyTable.load(source.folder / "artifacts" / "latency.json").check(self.space)
+
+    def limits_without(self) -> list[float]:
+        """From a third of a plain network's latency up to it."""
+        plain = float(self.table.latency.predict(self.space, [self._by_hand])[0])
+        return [round(share * plain / MARGIN, 4) for share in SHARES_OF_PLAIN]
+
+    @property
+    def _by_hand(self) -> CompactArchitecture:
+        """The plain network that a person would try."""
+        return self.space.plain(width=PLAIN_WIDTH)
+
+    def before_table(self) -> list[Stage]:
+        """No stage comes before the table."""
+        return []
+
+    def training_stages(self) -> list[Stage]:
+        """The plan, and all trainings in one stage."""
+        return [
+            Stage("plan", "plan", self.plan),
+            Stage("train", "train, and thin for tighter limits", self._train, redone=BY_LIMITS),
+        ]
+
+    # --- plan ---
+
+    def plan(self) -> Spending:
+        """The stage ``plan``: time training steps of some networks, and say how the minutes are spent."""
+        context, pace = self.context, Pace(self.context.device, self.recipe.batch_size)
+        precision = self._precision(pace)
+        fixed, mega = self._step_line(pace, precision)
+        spent, beside = context.run.seconds_spent(), BESIDE * self._seconds * self.options.beside
+        limits = len(self.table.limit_sets)
+        kept = KEPT_BACK * self._seconds + KEPT_SECONDS * limits
+        until = self._seconds - kept - beside
+        found = Spending(
+            seconds=max(until - spent, 1e-3),
+            until=max(until, 1e-3),
+            beside_seconds=beside,
+            limits=limits,
+            precision=precision,
+            step_fixed_ms=fixed,
+            step_mega_ms=mega,
+            shifted=False,
+        )
+        self._check_time(found, spent + beside + kept)
+        first = self._share([1] * limits) * found.seconds
+        images, counted = len(context.task.data.train), self._counted(found, first)
+        passes = found.steps(first, counted[MACS]) * self.recipe.batch_size / images
+        often = passes >= SEEN_OFTEN and counted["params"] >= BY_HEART * images
+        further = f", {(found.seconds - first) / (limits - 1):.3g} s for each tighter one" if limits > 1 else ""
+        context.progress.say(
+            f"Plan: {first:.3g} s for the loosest limit's network, about {passes:.3g} passes over the images, in "
+            f"{precision}{further}; {beside:.3g} s for simple things beside."
+        )
+        return found.model_copy(update={"shifted": often or passes >= ALWAYS_SHIFTED})
+
+    def _share(self, waiting: Sequence[int]) -> float:
+        """Part of the time that is left for the first of some networks, each for so many limits, the loosest first."""
+        if len(waiting) == 1 or self.options.limits_equally:
+            return waiting[0] / sum(waiting)
+        return LOOSEST if len(self.answers.done) == 0 else 1 / len(waiting)
+
+    def _check_time(self, found: Spending, taken: float) -> None:
+        """Refuse a time in which nothing can be trained."""
+        least = LEAST_STEPS * found.limits * found.step_ms(self._macs(self.space.lightest())) / 1000
+        if found.seconds < least:
+            minutes = (taken + least) / (1 - BESIDE * self.options.beside - KEPT_BACK) / 60
+            raise InfeasibleError(
+                f"in {self._seconds / 60:.3g} minutes nothing can be trained here: timing takes {taken:.3g} s, and "
+                f"{LEAST_STEPS} steps for each limit {least:.3g} s. Give at least --minutes {minutes:.2g}."
+            )
+
+    def _counted(self, spending: Spending, seconds: float) -> Mapping[str, float]:
+        """Costs of the network that ``seconds`` will be spent on for the loosest limit, by the table alone."""
+        loosest = tightest_first(self.table.limit_sets)[-1]
+        try:
+            return best_within(self.valued, spending.most_macs(seconds), loosest).costs
+        except InfeasibleError:  # said when it is trained
+            return self.table.predicted(self._size, self.space.lightest())
+
+    def _precision(self, pace: Pace) -> Literal["float32", "bfloat16"]:
+        """What trainings compute in: bfloat16 where a step of a plain network is clearly quicker in it."""
+        plain, half = (self._step_ms(pace, self._by_hand, name) for name in ("float32", "bfloat16"))
+        return "bfloat16" if half < WORTH_IT * plain else "float32"
+
+    def _step_line(self, pace: Pace, precision: str) -> tuple[float, float]:
+        """Milliseconds of a real step: a fixed part, and one for each million multiply-accumulates."""
+        shapes = [(1, 0), (1, 1), (2, self.space.most_widths - 2)]
+        networks = [self.space.plain(min(depth, max(self.space.depths)), width) for depth, width in shapes]
+        macs = np.array([self._macs(one) for one in networks]) / 1e6
+        timed = np.array([self._step_ms(pace, one, precision) for one in networks])
+        mega, fixed = step_fit(macs, timed, self._macs(self.space.lightest()) / 1e6)
+        return max(fixed, 0.0), mega
+
+    def _step_ms(self, pace: Pace, architecture: CompactArchitecture, precision: str) -> float:
+        data, device = self.context.task.data, self.context.device.name
+        augment = self._augment(data, shifted=True)
+        batches = Batches(data, "train", self.recipe.batch_size, augment=augment, device=device)
+        network = self.space.build(architecture, self.space.scale)
+        return pace.real_step_ms(network, batches, self.recipe.changed(precision=precision), TIMED_STEPS)
+
+    def _macs(self, architecture: CompactArchitecture) -> float:
+        return float(self.space.cost(architecture, self.space.scale).macs)
+
+    @property
+    def spending(self) -> Spending:
+        """The plan as it was made and kept; it cannot spend more than there is."""
+        found = spending_of(self.context.run)
+        if max(found.seconds, found.beside_seconds) > self._seconds:
+            raise RunError(
+                f"expected a plan of at most {self._seconds:g} s in {self.context.run.folder}, got one of "
+                f"{found.seconds:g} s. Start a new search."
+            )
+        return found
+
+    @cached_property
+    def valued(self) -> StagedProblem:
+        """Costs of the space, and what networks are thought to be worth before any is measured."""
+        return worth(self.space, self.table.problem(self._size))
+
+    # --- training ---
+
+    @property
+    def answers(self) -> ItemLog:
+        """The run's log of what was trained for each limit."""
+        return self.context.run.items("answers")
+
+    def _train(self) -> TrainResult:
+        """One training a network, the loosest limit's first; what is kept of an earlier call is not done again."""
+        log, limit_sets = self.answers, tightest_first(self.table.limit_sets)[::-1]
+        proposals = self.proposed(limit_sets)
+        waiting: dict[Proposal, list[Limits]] = {}
+        for limits, proposal in zip(limit_sets, proposals, strict=True):
+            if json.dumps(limits) not in log.done:
+                waiting.setdefault(proposal, []).append(limits)
+        while waiting:
+            share = self._share([len(limits) for limits in waiting.values()])
+            proposal = next(iter(waiting))
+            self.train_network(proposal, self._allotted(proposal, share))
+            for answered in waiting.pop(proposal):
+                log.record(json.dumps(answered), proposal.model_dump())
+                self.context.progress.say(self._sentence(answered, proposal))
+        return TrainResult(answers=[log.done[json.dumps(limits)] for limits in limit_sets])
+
+    def proposed(self, limit_sets: Sequence[Limits]) -> list[Proposal]:
+        """What is to be trained for each limit, the loosest first; kept, as what is timed does not repeat."""
+        log = self.context.run.items("proposals")
+        if not log.done:
+            for limits, proposal in zip(limit_sets, self._nested(limit_sets), strict=True):
+                log.record(json.dumps(limits), proposal.model_dump())
+        for limits in limit_sets:
+            if json.dumps(limits) not in log.done:
+                log.record(json.dumps(limits), self._further(limits).model_dump())
+        return [Proposal.model_validate(log.done[json.dumps(limits)]) for limits in limit_sets]
+
+    def _nested(self, limit_sets: Sequence[Limits]) -> list[Proposal]:
+        """A chain of networks that contain each other, one a limit, the loosest first, worth the most together.
+
+        The best within the tightest limit may be so wide that nothing good is around it. So it is looked for with every
+        bound on its widths, each looser limit's is the best that contains it, and the chain counts that is worth most
+        by the table; that one is then held to its limits here.
+        """
+        tightest = list(reversed(limit_sets))
+        worths = []
+        for width in range(self.space.most_widths):
+            try:
+                worths.append((sum(map(self._value, self._chain(tightest, width, self._within))), width))
+            except InfeasibleError:
+                continue
+        width = max(worths)[1] if worths else self.space.most_widths - 1
+        chain = self._chain(tightest, width, self._best)[::-1]
+        larger = [next((one for one in reversed(chain[:place]) if one != own), "") for place, own in enumerate(chain)]
+        return [Proposal(architecture=own, source=source) for own, source in zip(chain, larger, strict=True)]
+
+    def _chain(
+        self, limit_sets: Sequence[Limits], width: int, best: Callable[[Limits, StagedProblem], str]
+    ) -> list[str]:
+        """One network a limit, the tightest first, each in the next; the first has width numbers up to ``width``."""
+        problem, chain = no_wider(self.space, self.valued, width), list[str]()
+        for limits in limit_sets:
+            try:
+                chain.append(best(limits, problem))
+            except InfeasibleError:
+                if not chain:
+                    raise
+                chain.append(chain[-1])  # it is at the edge of this limit as well
+            problem = containing(self.space, self.valued, self._choice(chain[-1]))
+        return chain
+
+    def _further(self, limits: Limits) -> Proposal:
+        """For a limit that was given later: inside the quickest network that does not keep it, else the best of all."""
+        known = {one["architecture"]: Proposal(**one) for one in self.context.run.items("proposals").done.values()}
+        costs = {text: self.table.known(self._size, self.space.parse(text)) for text in known}
+        within = [text for text, own in costs.items() if met(limits, own)]
+        larger = sorted((text for text in costs if text not in within), key=lambda text: costs[text]["latency_ms"])
+        if not larger:
+            return Proposal(architecture=self._best(limits, self.valued))
+        if within:
+            return known[max(within, key=self._value)]
+        try:
+            inner = inside(self.space, self.valued, self._choice(larger[0]))
+            return Proposal(architecture=self._best(limits, inner), source=larger[0])
+        except InfeasibleError:
+            return Proposal(architecture=self._best(limits, self.valued), source=larger[0])
+
+    @property
+    def _most_macs(self) -> float:
+        """Multiply-accumulates of the largest network that there is time for."""
+        return self.spending.most_macs(self.spending.seconds * (LOOSEST if self.spending.limits > 1 else 1.0))
+
+    def _within(self, limits: Limits, problem: StagedProblem) -> str:
+        """The most valuable network of ``problem`` within ``limits``, by the table, for which there is time."""
+        return str(self.space.from_choice(best_within(problem, self._most_macs, limits).choice))
+
+    def _best(self, limits: Limits, problem: StagedProblem) -> str:
+        """The same as timed here."""
+        most = self._most_macs
+        found = self.table.fitting(self._size, lambda own: best_within(problem, most, own), limits)
+        return str(self.space.from_choice(found.choice))
+
+    def _choice(self, architecture: str) -> StagedChoice:
+        return self.space.to_choice(self.space.parse(architecture))
+
+    def _value(self, architecture: str) -> float:
+        return float(self.valued.evaluate(self._choice(architecture))[0])
+
+    def _allotted(self, proposal: Proposal, share: float) -> float:
+        """Seconds of a training: its share of what is left until trainings are to be over; kept when it is decided.
+
+        When that is past (a limit that was given later), it has a time of its own.
+        """
+        log, spending = self.context.run.items("allotted"), self.spending
+        if proposal.name not in log.done:
+            if self.options.minutes_of == "processor":
+                left = spending.seconds - sum(map(float, log.done.values()))
+            else:
+                left = spending.until - self.context.run.seconds_spent()
+            log.record(proposal.name, round(share * left if left > 0 else LATE * spending.seconds, 3))
+        return min(float(log.done[proposal.name]), self._seconds)
+
+    def train_network(self, proposal: Proposal, seconds: float) -> TrainedNetwork:
+        """Train ``proposal`` for ``seconds``, from scratch or from the larger one; validate and keep it."""
+        name, known = proposal.name, networks_of(self.context.run)
+        if name in known:
+            return known[name]
+        parsed, network = self.space.parse(proposal.architecture), self.new_network(proposal.architecture)
+        recipe, teacher = self.recipe.changed(precision=self.spending.precision), None
+        if proposal.source:
+            source = next(one for one in known.values() if one.architecture == proposal.source)
+            teacher, recipe = self.trainer.load(source.weights), recipe.changed(distill_weight=TAUGHT)
+            whole = self.space.parse(proposal.source)
+            if contains(whole, parsed):
+                assert isinstance(teacher, CompactNetwork)
+                network, recipe = shrink(teacher, whole, parsed, self.space), recipe.changed(lr=TUNED_RATE * recipe.lr)
+        macs = self._macs(parsed) + (ASKED * self._macs(self.space.parse(proposal.source)) if proposal.source else 0.0)
+        steps = self.spending.steps(seconds, macs)
+        if self.options.minutes_of == "processor":
+            self.trainer.train(name, network, self._size, steps, recipe, teacher)
+        else:
+            steps = self.trainer.train_for(name, network, self._size, seconds, steps, recipe, teacher)
+        return self.trainer.keep(name, network, parsed, self.space, steps)
+
+    def new_network(self, architecture: str) -> Network:
+        """With the initial weights of the seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.context.configuration.seed)
+            return self.space.build(self.space.parse(architecture), self.space.scale)
+
+    # --- choosing and saying ---
+
+    def pool(self) -> list[TrainedNetwork]:
+        """Everything that was trained."""
+        return list(networks_of(self.context.run).values())
+
+    def preferred(self, within: Sequence[TrainedNetwork]) -> TrainedNetwork:
+        """The best on validation, the quicker of equals."""
+        return max(within, key=lambda one: (*order(one), -self._known(one)["latency_ms"]))
+
+    def _known(self, one: TrainedNetwork) -> dict[str, float]:
+        return self.table.known(self._size, self.space.parse(one.architecture))
+
+    def plain(self) -> PlainSteps:
+        """In the time for simple things beside."""
+        recipe, own = self.recipe.changed(precision=self.spending.precision), self.spending.beside_seconds
+        left = self._seconds - self.context.run.seconds_spent()
+        seconds = own if self.options.minutes_of == "processor" else min(own, max(left, 0.0))
+        return PlainSteps(recipe, 1, self.augment(self.context.task.data), seconds)
+
+    def beside(self) -> dict[str, Beside]:
+        """Nothing beyond what the frame tries."""
+        return {}
+
+    def summary(self) -> Summary:
+        """All that was trained and is not dominated, and what became of each limit."""
+        front = front_of(self.pool(), lambda one: self._known(one)["latency_ms"])
+        answers = self.answers.done
+        sentences = [self._sentence(json.loads(key), Proposal.model_validate(one)) for key, one in answers.items()]
+        return Summary(front, len(self.pool()), sentences[::-1], {"plan": self.spending.model_dump()})
+
+    def _sentence(self, limits: Limits, proposal: Proposal) -> str:
+        """What became of a limit's training, for people."""
+        new, where = networks_of(self.context.run)[proposal.name], said_limits(limits)
+        how = f"cut from {proposal.source} and taught by it" if proposal.source else "trained from scratch"
+        said = f"{where}: {how}, {new.validation_accuracy:.1f} % on validation after {new.steps:,} steps."
+        used = self._known(new)["latency_ms"] / limits["latency_ms"] if "latency_ms" in limits else 1.0
+        if used >= WELL_USED:
+            return said
+        return f"{said} It uses {used:.0%} of the limit: no larger one that fits is thought to be better."
+
+
+def spending_of(run: Run) -> Spending:
+    """The plan that a run goes by."""
+    try:
+        return Spending.model_validate(run.stage_result("plan"))
+    except ValidationError as error:
+        raise RunError(
+            f"expected a plan as this version makes it, got another one in {run.folder}. Start a new search."
+        ) from error
+
+
+def default_minutes(images: int, image_size: int) -> float:
+    """Minutes for a search that was given none: more for more ``images`` and for a larger ``image_size`` in pixels.
+
+    Few images need as many steps as a thousand do: they are only seen more often.
+    """
+    return float(min(60.0, max(2.0, round(2 * max(1.0, images / 1000) ** 0.5 * image_size / 16))))
+
+
+def best_within(problem: StagedProblem, most_macs: float, limits: Limits) -> Solution:
+    """The most valuable network within limits that has no more multiply-accumulates than the time is enough for.
+
+    Where the least that keeps the limits has more, the bound is raised until there is one.
+
+    Args:
+        problem: values and costs, ``macs`` among these.
+        most_macs: of one image.
+        limits: by resource; infeasible ones are the solver's error.
+    """
+    least, most = problem.cost_range(MACS)
+    bound = max(least, most_macs)
+    while bound < most:
+        try:
+            return milp.solve(problem, {MACS: bound, **limits})
+        except InfeasibleError:
+            bound *= RAISED
+    return milp.solve(problem, limits)
+
+
+# --- what is worth trying ---------------------------------------------------------------------------------------------
+
+
+def worth(space: StagedSpace[Any], problem: StagedProblem) -> StagedProblem:
+    """``problem`` of ``space`` with what networks are thought to be worth before any is measured.
+
+    The value of a stage falls with one over its width, so that none is much narrower than the others; a depth and a
+    block's kind have a term each. Only the order of networks counts.
+    """
+    stages, blocks, _ = space.shape
+    by_width = np.zeros((stages, space.most_widths, blocks))
+    for stage, widths in enumerate(space.widths):
+        for number, width in enumerate(widths):
+            base = widths[min(BASE, len(widths) - 1)]
+            by_width[stage, number] = np.resize(DEEPER, blocks) - NARROW * base / width
+    kinds = [KIND_WORTH.get(getattr(one, "kind", ""), 0.0) for one in space.configurations]
+    block_values = np.broadcast_to(np.array(kinds), space.shape)
+    depth_values = by_width if space.most_widths > 1 else by_width[:, 0]
+    return replace(problem, block_values=block_values, depth_values=depth_values, fixed_value=0.0)
+
+
+def inside(space: StagedSpace[Any], problem: StagedProblem, larger: StagedChoice) -> StagedProblem:
+    """``problem`` of ``space`` for what is contained in ``larger``: its kinds of block, at most as wide and as deep."""
+    depths = [tuple(own for own in space.depths if own <= depth) for depth in larger.depths.tolist()]
+    widths = [range(width + 1) for width in larger.widths.tolist()]
+    return _with_blocks_of(space, problem, larger, depths, widths)
+
+
+def containing(space: StagedSpace[Any], problem: StagedProblem, smaller: StagedChoice) -> StagedProblem:
+    """``problem`` of ``space`` for what contains ``smaller``: its blocks, at least as wide, and more behind them."""
+    depths = [tuple(own for own in space.depths if own >= depth) for depth in smaller.depths.tolist()]
+    widths = [range(width, len(own)) for width, own in zip(smaller.widths.tolist(), space.widths, strict=True)]
+    return _with_blocks_of(space, problem, smaller, depths, widths)
+
+
+def no_wider(space: StagedSpace[Any], problem: StagedProblem, width: int) -> StagedProblem:
+    """``problem`` of ``space`` for networks whose stages have width numbers up to ``width``."""
+    return replace(problem, depth_costs=_only(space, problem, [range(width + 1)] * len(space.widths)))
+
+
+def _with_blocks_of(
+    space: StagedSpace[Any],
+    problem: StagedProblem,
+    choice: StagedChoice,
+    depths: Sequence[tuple[int, ...]],
+    widths: Sequence[range],
+) -> StagedProblem:
+    """The same for networks with the kinds of block of ``choice`` where it has any, and with some depths and widths."""
+    allowed = space.allowed.copy()
+    for stage, depth in enumerate(choice.depths.tolist()):
+        allowed[stage, :depth] = np.arange(allowed.shape[-1]) == choice.configurations[stage, :depth, None]
+    costs = _only(space, problem, widths)
+    return replace(problem, depths=tuple(depths), allowed_configurations=allowed, depth_costs=costs)
+
+
+def _only(space: StagedSpace[Any], problem: StagedProblem, widths: Sequence[range]) -> dict[str, NDArray[np.float64]]:
+    """The costs of depths where only some widths of each stage are allowed: others are too dear."""
+    costs = {name: table.copy() for name, table in problem.depth_costs.items()}
+    for name, table in costs.items() if space.most_widths > 1 else ():
+        dearest = problem.cost_range(name)[1]
+        for stage, own in enumerate(widths):
+            others = [number for number in range(space.most_widths) if number not in own]
+            table[stage, others] = TOO_DEAR * dearest
+    return costs
