@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from archwright.errors import RunError
 from archwright.report.insights import insights
 from archwright.report.page import run_page, title_of
 from archwright.runs.run import Run
@@ -147,10 +148,11 @@ def test_a_score_of_a_function_has_no_percent(run: Run) -> None:
 
 
 def test_links_lead_nowhere_but_into_the_run(run: Run) -> None:
-    best = Candidate(architecture="x", accuracy=1.0, model="javascript:alert(1)", onnx="../../etc/passwd")
-    text = finished(run, best=best, models=[best])
-    assert 'href="javascript' not in text
-    assert 'href="../' not in text
+    best = Candidate(architecture="x", accuracy=1.0, model="javascript:alert(1)", onnx="artifacts/x.onnx")
+    assert 'href="javascript' not in finished(run, best=best, models=[best])
+    outside = best.model_copy(update={"onnx": "../../etc/passwd"})
+    with pytest.raises(RunError, match="leads out of it"):
+        finished(run, best=outside, models=[outside])
 
 
 def test_a_thinned_network_shows_what_stays(tmp_path: Path) -> None:

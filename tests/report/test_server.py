@@ -219,7 +219,7 @@ def test_a_plan_that_names_files_elsewhere_reads_none(guest: TestClient, root: P
     run.describe(plan=[{"name": "../../../secret", "title": "x"}])
     answer = guest.get("/runs/odd/report.html")
     assert answer.status_code == 409
-    assert "leads out" in answer.text
+    assert "a stage whose name no file has" in answer.text
 
 
 def test_names_of_any_length_and_runs_of_any_shape_are_answered(guest: TestClient, root: Path) -> None:

@@ -239,7 +239,7 @@ def test_a_foreign_cluster_or_pickle_is_announced_and_allowed_like_a_module(
 @pytest.mark.parametrize("own", [True, False])
 def test_a_result_without_a_field_is_refused_wherever_it_is_read(own: bool, tmp_path: Path) -> None:
     def leave(event: dict[str, Any]) -> None:
-        if event["kind"] == "stage" and event["name"] == "candidates":
+        if event["kind"] == "stage" and event["name"] == "train":
             raise Interrupted("enough")
 
     given = smallest("binas", tmp_path / "plan")

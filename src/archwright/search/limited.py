@@ -272,7 +272,7 @@ class LimitedSearch(Method):
     def forget_latencies(self) -> None:
         """Also the table that further searches would take."""
         super().forget_latencies()
-        self.table.kept().unlink(missing_ok=True)
+        disk.remove(self.table.kept())
 
     # --- before the run ---
 

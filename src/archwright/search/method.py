@@ -13,6 +13,7 @@ from archwright.bounds import least_of, most_of
 from archwright.costs.measure import Timing
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
+from archwright.runs import disk
 from archwright.search.answer import Candidate, Found
 from archwright.search.configuration import OF_EVALUATIONS, OF_WORK, SETTINGS, Configuration, validated
 from archwright.search.context import Context
@@ -185,7 +186,7 @@ class Method(ABC):
     def forget_latencies(self) -> None:
         """Drop what was timed on this machine, so that it is measured anew."""
         for name in self.timed_items:
-            (self.context.run.folder / "items" / f"{name}.jsonl").unlink(missing_ok=True)
+            disk.remove(self.context.run.folder / "items" / f"{name}.jsonl")
 
     @property
     def timing(self) -> Timing | None:
