@@ -32,7 +32,7 @@ MOST_RATE = 1000.0
 """Learning rate or weight decay: weights are no numbers any more after a few steps of more."""
 LEAST_NUMBER = 1e-30
 """Of what is not 0: one by less is no number any more."""
-LEAST_TEMPERATURE = 1e-3
+LEAST_TEMPERATURE = 1e-4
 """Of a softmax: one by less fits into no exponent."""
 
 _BY_ENDING = {
@@ -73,6 +73,6 @@ def least_of(name: str) -> float:
 
     Example:
         >>> least_of("gumbel_temperature"), least_of("w_lr")
-        (0.001, 1e-30)
+        (0.0001, 1e-30)
     """
     return LEAST_TEMPERATURE if "temperature" in name else LEAST_NUMBER

@@ -127,7 +127,7 @@ def test_a_recipe_that_is_given_twice(training: str, refused: Any) -> None:
         (("rarts", "--w-lr", 1e6), "1,000"),
         (("darts", "--w-weight-decay", 1e6), "1,000"),
         (("darts", "--w-lr", 1e-300), "1e-30"),
-        (("gdas", "--temperature", 1e-9), "0.001"),
+        (("gdas", "--temperature", 1e-9), "0.0001"),
         (("darts", "--w-lr", 0.1, "--w-lr-min", 0.2), "w_lr"),
         (("conas", "--supernet-lr", 0.1, "--supernet-lr-min", 0.2), "supernet_lr"),
     ],

@@ -237,7 +237,7 @@ def test_paths_of_a_run_stay_inside_it(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "link").symlink_to(tmp_path)
-    with pytest.raises(RunError, match="leads out of it|no name of a file"):
+    with pytest.raises(RunError, match=r"leads out of it|no name of a file"):
         inside(folder, name)
 
 
