@@ -120,9 +120,9 @@ def finished(runs: Path, start: Callable[..., subprocess.Popen[str]]) -> Path:
     from helpers.binas_plans import PLAN, planned_run, space_of
 
     folder = runs / "1-finished"
-    plan = PLAN.model_copy(update={"seconds": 30.0})
+    plan = PLAN.model_copy(update={"seconds": 20.0})
     kept = planned_run(runs.parent / "plan", space_of(8, 10, 1), plan)
-    small = ("--data", "digits", "--threads", "1", "--plan-from", kept)
+    small = ("--data", "digits", "--threads", "1", "--plan-from", kept, "--minutes-of", "processor")
     with start("search", "binas", *small, "--run", str(folder)) as process:
         assert process.wait(4 * SECONDS) == 0
     return folder

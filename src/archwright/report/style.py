@@ -51,7 +51,8 @@ a { color: var(--accent); } .drawing { border-radius: 6px; margin: 0; overflow-x
 circle:focus-visible { outline: none; stroke: var(--ink); stroke-width: 3; }
 .chart circle { cursor: default; }
 .legend { display: flex; flex-wrap: wrap; gap: .3rem 1.2rem; list-style: none; padding: 0; margin: .2rem 0; }
-.legend li { overflow-wrap: anywhere; min-width: 0; }
+p, li { overflow-wrap: anywhere; }
+.legend li { min-width: 0; }
 .key { display: inline-block; width: .9rem; height: .9rem; border-radius: 3px; margin-right: .4rem; }
 .key.s0 { background: var(--s0); } .key.s1 { background: var(--s1); } .key.s2 { background: var(--s2); }
 .key.s3 { background: var(--s3); } .key.s4 { background: var(--s4); } .key.s5 { background: var(--s5); }

@@ -567,7 +567,7 @@ class Thin:
     def _sentence(self, limits: Limits, proposal: Proposal) -> str:
         """What became of a limit's training, for people."""
         new, where = networks_of(self.context.run)[proposal.name], said_limits(limits)
-        how = f"cut from {proposal.source} and taught by it" if proposal.source else "trained from scratch"
+        how = "cut from a looser limit's network and taught by it" if proposal.source else "trained from scratch"
         said = f"{where}: {how}, {new.validation_accuracy:.1f} % on validation after {new.steps:,} steps."
         used = self._known(new)["latency_ms"] / limits["latency_ms"] if "latency_ms" in limits else 1.0
         if used >= WELL_USED:
