@@ -79,6 +79,17 @@ def test_limits_of_our_own_choice_leave_room_for_what_was_timed() -> None:
     assert with_room([], 1.0) == []
 
 
+def test_a_busy_moment_does_not_move_limits_of_our_own_choice(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SIZES[16]
+    lightest = ms(space, space.lightest())
+    one = table(here, {16: space})
+    busy = DeviceTable._references
+    monkeypatch.setattr(DeviceTable, "_references", lambda *a: {size: 9 * of for size, of in busy(*a).items()})
+    found = made(one, lightest, 10 * lightest)
+    assert max(found.chosen_limits_ms) == pytest.approx(10 * lightest, rel=1e-3)
+    assert min(found.chosen_limits_ms) <= 1.25**2 * 1.05 * lightest
+
+
 def test_sizes_follow_the_limits() -> None:
     lightest, whole = {48: 0.3, 64: 0.5, 96: 1.0, 128: 1.8}, {48: 0.9, 64: 1.2, 96: 2.1, 128: 3.4}
     assert searched(lightest, whole, loosest_ms=4.0, tightest_ms=2.0) == [64, 96, 128]
