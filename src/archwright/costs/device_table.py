@@ -201,9 +201,8 @@ class DeviceTable:
         least, most = _ranges(problems)["latency_ms"]
         device = f"{table.provenance.device} ({table.provenance.backend}, {table.provenance.threads} thread(s))"
         references = self._references(sizes, table)
-        lightest = min(
-            (min(ms, ROOM * least) for ms in references.values()), default=None
-        )  # a busy moment is no reason
+        # Neither a busy moment nor an error of the table is a reason for limits far off, or that nothing keeps.
+        lightest = min((min(max(ms, least), ROOM * least) for ms in references.values()), default=None)
         chosen = [] if self.given_limits else with_room(choose_limits(), lightest)
         self._say(sizes, (least, most), device, chosen)
         return TableResult(
