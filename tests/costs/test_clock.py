@@ -129,6 +129,13 @@ def test_the_spread_is_divided_by_the_slowdown_of_the_median_alone(clock: Callab
     assert "2.0 times slower" in said.lines[0]
 
 
+def test_a_slow_moment_of_the_reference_alone_makes_no_network_quicker(clock: Callable[..., Clock[Any]]) -> None:
+    slow_first = SpreadWatch(*[3 * LEAST] * ROUNDS, *[LEAST] * ROUNDS)
+    made = clock(lambda one: slow_first if one == SPACE.lightest() else SpreadWatch(MOST))
+    timed = made.time(SPACE.heaviest())
+    assert (timed.slowdown, timed.median_ms) == pytest.approx((1.0, MOST))
+
+
 def test_a_latency_is_timed_once_and_kept(clock: Callable[..., Clock[Any]]) -> None:
     heaviest = SPACE.heaviest()
     first = clock(device(1.0)).timed(heaviest)

@@ -96,15 +96,21 @@ class Clock(Generic[N]):
         return self.watch(self.reference)
 
     def time(self, network: N) -> Timed:
-        """Its latency, less the slowdown of the machine."""
-        slowdown = max(1.0, middle_round(self._reference).median_ms / self.reference_ms)
+        """Its latency, less the slowdown of the machine: the lesser of before and after, as a slow moment may pass."""
+        slowdown = self._slowdown()
+        shown = middle_round(self._reference if network == self.reference else self.watch(network))
+        if slowdown > WORTH_SAYING:
+            slowdown = min(slowdown, self._slowdown())
         if slowdown > WORTH_SAYING:
             self.progress.say(
                 f"The machine is {slowdown:.1f} times slower than when it was timed first; times are divided by that."
             )
-        shown = middle_round(self._reference if network == self.reference else self.watch(network))
         corrected = {name: value / slowdown for name, value in asdict(shown).items()}
         return Timed(**corrected, slowdown=slowdown, raw_median_ms=shown.median_ms)
+
+    def _slowdown(self) -> float:
+        """How many times slower than first the reference is now, at least 1."""
+        return max(1.0, middle_round(self._reference).median_ms / self.reference_ms)
 
     def time_within(self, network: N, limit: float) -> Timed:
         """As :meth:`time`, but of a network that seems too slow the quicker of two, as other work only adds time.
