@@ -1,10 +1,9 @@
 """What simple things reach on the same images, so that an answer is never shown alone.
 
 Guessing, logistic regression on the pixels, a support vector machine where the data are few, and a plain network of
-three convolutions, trained for as many steps as one answer had time for. All learn from the train part, choose by the
-validation part and are tested on the test part of the search. How many steps the plain
-network gets is part of the search's plan, or kept as they are decided by the clock; the same steps give the same
-numbers.
+three convolutions. All learn from the train part, choose by the validation part and are tested on the test part of the
+search. How long the plain network is trained is the strategy's to say: for as many steps as one answer, or for seconds
+by the clock, whose decisions are kept; what is said of it then has these seconds. The same steps give the same numbers.
 """
 
 from __future__ import annotations
@@ -287,8 +286,12 @@ def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
     if best.latency_ms is None or plain.latency_ms is None:
         return ""
     share, gain = best.latency_ms / plain.latency_ms, best.accuracy - plain.accuracy
+    seconds = (plain.model_extra or {}).get("seconds")
+    trained = "" if seconds is None else f", which was trained for {seconds:.3g} s only"
     if plain.accuracy < interval[0]:
-        return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %, in {share:.2f} of its time."
+        said = f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %, in {share:.2f} of its time"
+        return f"{said}{trained}."
     if plain.accuracy <= interval[1] and share < QUICKER:
-        return f"As accurate as the plain network ({plain.accuracy:.1f} %, within chance) in {share:.2f} of its time."
+        said = f"As accurate as the plain network ({plain.accuracy:.1f} %, within chance) in {share:.2f} of its time"
+        return f"{said}{trained}."
     return ""
