@@ -2,12 +2,14 @@
 
     python benchmarks/golden.py record FOLDER      # at the commit to compare with
     python benchmarks/golden.py compare FOLDER     # at another one, on the same machine
+    python benchmarks/golden.py teams              # one process, two by torchrun, two by --ranks: the same files
 
 Each search is a command line with fixed seeds whose times are not measured: plans and latency tables are the counted
 ones in ``golden/``. What is compared: the bytes of all weights of every file (a file may be moved), and
 ``result.json`` but for what is named in ``NOT_COMPARED`` and ``ON_PURPOSE``: times, paths and fields that were changed
-on purpose. Weights depend on the processor and on versions of libraries, so nothing recorded is kept in the repository.
-Exit code 1 where something differs.
+on purpose. With ``teams`` every search has two shards, and all weights files are equal as files. Weights depend on the
+processor and on versions of libraries, so nothing recorded is kept in the repository. Exit code 1 where
+something differs.
 """
 
 from __future__ import annotations
@@ -40,9 +42,14 @@ NOT_COMPARED = {
     "latency_on": "moved from details to a field of its own",
     "front_points": "moved from details to a field of its own",
     "image_size": "in details: added to every model",
+    "precision": "added to every model",
 }
 """Fields of result.json that may differ at any depth, and why."""
-ON_PURPOSE = {"paper": {"network": "added to details", "steps": "in details: training steps, not steps down a front"}}
+BESIDE = {"beside": "guessing and logistic regression: added to methods that train one answer"}
+ON_PURPOSE = {
+    "paper": {"network": "added to details", "steps": "in details: training steps, not steps down a front"},
+    **dict.fromkeys(("conas", "darts", "gdas", "rarts", "nasi"), BESIDE),
+}
 """The same for single searches."""
 SMALL = ("--threads", "1", "--seed", "3", "--json")
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -71,10 +78,29 @@ COMMANDS: dict[str, tuple[str, ...]] = {
         *("--posterior-epochs", "1", "--size", "2", "--svgd-steps", "20", "--epochs", "1", "--final-epochs", "1"),
     ),
     "rarts-width": (
-        *("rarts-width", "--data", "digits", "--network", "resnet20", "--ratio", "0.4", "--no-timing"),
+        *("rarts-width", "--data", "digits", "--network", "resnet20", "--keep-channels", "0.6", "--no-timing"),
         *("--search-epochs", "1", "--search-images", "64", "--final-epochs", "1"),
     ),
+    **{
+        name: (
+            *(name, "--data", "digits", "--channels", "4", "--cells", "1", "--search-epochs", "2"),
+            *("--search-images", "128", "--epochs", "1", "--final-epochs", "1"),
+        )
+        for name in ("darts", "gdas", "rarts")
+    },
+    "nasi": (
+        *("nasi", "--data", "digits", "--channels", "4", "--cells", "1", "--steps", "4", "--proxy-batch", "16"),
+        *("--proxy-channels", "4", "--nu-samples", "2", "--epochs", "1", "--final-epochs", "1"),
+    ),
 }
+
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python", "--")
+WAYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "one process": ((), ()),
+    "torchrun": (TORCHRUN, ()),
+    "ranks": ((), ("--ranks", "2")),
+}
+"""What starts a search, and options that go with it."""
 
 
 def write_images(folder: Path) -> None:
@@ -98,11 +124,6 @@ def digest(file: Path) -> str:
     return found.hexdigest()
 
 
-def digests(run: Path) -> dict[str, str]:
-    """Of every weights file of a run, by its place."""
-    return {str(file.relative_to(run)): digest(file) for file in sorted(run.glob("artifacts/**/*.safetensors"))}
-
-
 def compared(value: Any, left_out: set[str]) -> Any:
     """A value of result.json without the fields that may differ, and without empty ones."""
     if isinstance(value, dict):
@@ -111,22 +132,32 @@ def compared(value: Any, left_out: set[str]) -> Any:
     return [compared(one, left_out) for one in value] if isinstance(value, list) else value
 
 
-def run_one(name: str, work: Path) -> dict[str, Any]:
-    """Run one command in a process of its own; what it is compared by."""
+def run_one(name: str, work: Path, way: str = "one process", further: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Run one command in processes of its own; what it is compared by.
+
+    Args:
+        name: of the command.
+        work: folder for images and runs.
+        way: how it is started, one of ``WAYS``.
+        further: options that are added.
+    """
     places = {"golden": str(HERE.absolute()), "images": str(work / "images")}
     command = [part.format(**places) for part in COMMANDS[name]]
-    run = work / name
+    run, (starter, more) = work / way / name, WAYS[way]
+    archwright = [sys.executable, "-m", "archwright", "search"]
     done = subprocess.run(
-        [sys.executable, "-m", "archwright", "search", *command, *SMALL, "--run", str(run)],
+        [*starter, *archwright, *command, *SMALL, *further, *more, "--run", str(run)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
     if done.returncode:
-        raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        raise SystemExit(f"{name} ended with {done.returncode}:\n{done.stderr[-8000:]}")
     result = json.loads((run / "artifacts" / "result.json").read_text())
-    return {"weights": digests(run), "result": result}
+    files = {str(file.relative_to(run)): file for file in sorted(run.glob("artifacts/**/*.safetensors"))}
+    whole = {place: hashlib.sha256(file.read_bytes()).hexdigest() for place, file in files.items()}
+    return {"weights": {place: digest(file) for place, file in files.items()}, "files": whole, "result": result}
 
 
 def recorded(file: Path) -> dict[str, Any]:
@@ -158,27 +189,52 @@ def told(name: str, before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     return lost + differences(*(compared(one["result"], left_out) for one in (before, now)))
 
 
+def check_teams(name: str, work: Path) -> list[str]:
+    """Run a search of two shards in every way; where its files differ, in words."""
+    found = {way: run_one(name, work, way, ("--shards", "2"))["files"] for way in WAYS}
+    one, *others = found
+    return [text for way in others for text in differences(found[one], found[way], way)]
+
+
+def check_record(name: str, work: Path, file: Path, record: bool) -> list[str]:
+    """Record a search, or say where it differs from what was recorded.
+
+    Args:
+        name: of the search.
+        work: folder for images and runs.
+        file: of the record.
+        record: whether to write it.
+    """
+    found = run_one(name, work)
+    if not record:
+        return told(name, recorded(file), found)
+    file.write_text(json.dumps(found, indent=1))
+    return []
+
+
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("record", "compare"))
-    parser.add_argument("folder", type=Path, help="where the record is, one JSON file a search")
+    parser.add_argument("what", choices=("record", "compare", "teams"))
+    parser.add_argument("folder", type=Path, nargs="?", help="where the record is, one JSON file a search")
     parser.add_argument("--only", choices=tuple(COMMANDS), action="append", help="one search; may be given again")
     asked = parser.parse_args()
-    asked.folder.mkdir(parents=True, exist_ok=True)
+    if (asked.folder is None) != (asked.what == "teams"):
+        parser.error("record and compare take a folder, teams takes none")
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         write_images(work / "images")
+        if asked.folder is not None:
+            asked.folder.mkdir(parents=True, exist_ok=True)
         for name in asked.only or COMMANDS:
-            found, file = run_one(name, work), asked.folder / f"{name}.json"
-            if asked.what == "record":
-                file.write_text(json.dumps(found, indent=1))
-                print(f"{name}: {len(found['weights'])} weights files recorded", flush=True)
-                continue
-            texts = told(name, recorded(file), found)
+            if asked.folder is None:
+                texts = check_teams(name, work)
+            else:
+                texts = check_record(name, work, asked.folder / f"{name}.json", asked.what == "record")
             failed += bool(texts)
-            print(f"{name}: " + ("equal" if not texts else f"{len(texts)} differences"), flush=True)
+            said = "recorded" if asked.what == "record" else "equal"
+            print(f"{name}: " + (said if not texts else f"{len(texts)} differences"), flush=True)
             for text in texts[:20]:
                 print(f"  {text[:300]}", flush=True)
     return int(failed > 0)

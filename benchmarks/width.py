@@ -21,7 +21,8 @@ from torch import Tensor, nn
 
 from archwright.methods.darts import first_order_step, second_order_step
 from archwright.methods.rarts import fused_rarts_step, rarts_step
-from archwright.methods.rarts_width import Shrinking, joint_step
+from archwright.methods.rarts_width import Shrinking
+from archwright.methods.width_scores import joint_step
 from archwright.spaces.base import Scale
 from archwright.spaces.width import WidthSpace
 from archwright.supernets.scored import Scores

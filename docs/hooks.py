@@ -14,6 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from archwright.formats import FORMATS, INT8
 from archwright.report.columns import COLUMNS
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +22,8 @@ OUTSIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 TOOLS = {"make_notebooks.py"}
 """Scripts in the folder of examples that are none."""
 
+FORMATS_HERE = "<!-- the formats -->"
+"""Where a page has a row for each format of an exported file."""
 COLUMNS_HERE = "<!-- the columns of the table of models -->"
 """Where a page has a row for each of them."""
 
@@ -28,10 +31,11 @@ COLUMNS_HERE = "<!-- the columns of the table of models -->"
 def example_pages() -> dict[str, str]:
     """Page of the site -> text, for each example that is a script."""
     pages = {}
-    for path in sorted(set((ROOT / "examples").glob("*.py")) - {ROOT / "examples" / name for name in TOOLS}):
-        code = path.read_text()
+    every = {*(ROOT / "examples").glob("*.py"), *(ROOT / "examples" / "tutorials").glob("*.py")}
+    for path in sorted(every - {ROOT / "examples" / name for name in TOOLS}):
+        code, name = path.read_text(), path.relative_to(ROOT).with_suffix("")
         summary = (ast.get_docstring(ast.parse(code)) or path.name).splitlines()[0].partition(": python")[0]
-        pages[f"examples/{path.stem}.md"] = f"# {summary}\n\n`examples/{path.name}`\n\n```python\n{code}```\n"
+        pages[f"{name}.md"] = f"# {summary}\n\n`{name}.py`\n\n```python\n{code}```\n"
     return pages
 
 
@@ -52,6 +56,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for target in example_pages():
         markdown = markdown.replace(f"](../{target.removesuffix('.md')}.py", f"]({target}")
     columns = "".join(f"| {one.head} | {one.meaning} |\n" for one in COLUMNS)
+    formats = "".join(
+        f"| `{suffix}` | {one.name} | {one.runs} | {'yes' if suffix in INT8 else 'no'} | "
+        f"{f'`archwright[{one.needs}]`' if one.needs else 'nothing'} |\n"
+        for suffix, one in FORMATS.items()
+    )
+    head = "| ending | format | runs in | int8 | writing needs |\n|---|---|---|---|---|\n"
+    markdown = markdown.replace(FORMATS_HERE, head + formats)
     return markdown.replace(COLUMNS_HERE, f"| column | what it says |\n|---|---|\n{columns}")
 
 

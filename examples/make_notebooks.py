@@ -16,7 +16,13 @@ KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name
 
 def scripts() -> list[Path]:
     """Examples that are rows of cells."""
-    return sorted(path for path in HERE.glob("*.py") if "\n# %%\n" in path.read_text() and path != Path(__file__))
+    every = [*HERE.glob("*.py"), *HERE.glob("tutorials/*.py")]
+    return sorted(path for path in every if "\n# %%\n" in path.read_text() and path != Path(__file__))
+
+
+def place_of(script: Path) -> Path:
+    """Where its notebook lies."""
+    return HERE / "notebooks" / script.relative_to(HERE).with_suffix(".ipynb")
 
 
 def notebook(script: str) -> dict[str, Any]:
@@ -49,7 +55,7 @@ def written(script: Path) -> str:
 
 if __name__ == "__main__":
     for path in scripts():
-        place = HERE / "notebooks" / f"{path.stem}.ipynb"
-        place.parent.mkdir(exist_ok=True)
+        place = place_of(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(written(path))
         print(place)

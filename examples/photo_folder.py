@@ -1,4 +1,6 @@
-"""A folder of images to try a search on: 4 classes of 150 JPEG files from the CIFAR-10 subset in ARCHWRIGHT_DATA.
+"""A folder of images to try a search on: 4 classes of 150 JPEG files from an archive of CIFAR-10's form.
+
+The archive is ``--from FILE.npz`` or the subset in ARCHWRIGHT_DATA; without either the embedded digits are written.
 
     python examples/photo_folder.py photos
     python examples/photo_folder.py photos --digits     # handwritten digits, which need no file
@@ -53,15 +55,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write a folder of images to try a search on.")
     parser.add_argument("folder", type=Path, help="where to write; one sub-folder a class")
     parser.add_argument("--digits", action="store_true", help="handwritten digits instead of photographs")
+    parser.add_argument("--from", dest="archive", type=Path, help="npz file with x_train, y_train and class_names")
     chosen = parser.parse_args()
     if chosen.digits:
         print(f"{write_digits(chosen.folder)} images in {chosen.folder}")
         return
-    archive = Path(os.environ.get("ARCHWRIGHT_DATA", "../shared/data")) / "cifar10_10k2k.npz"
+    named = os.environ.get("ARCHWRIGHT_DATA")
+    archive = chosen.archive or (Path(named) / "cifar10_10k2k.npz" if named else None)
+    if archive is None:
+        print(f"{write_digits(chosen.folder)} digits in {chosen.folder} (photographs: --from FILE.npz)")
+        return
     if not archive.is_file():
-        parser.error(
-            f"expected the CIFAR-10 subset, got no file {archive}. Set ARCHWRIGHT_DATA to its folder, or give --digits."
-        )
+        parser.error(f"expected an archive of images, got no file {archive}. Give another one, or --digits.")
     count = write_photos(archive, chosen.folder)
     print(f"{count} photographs in {chosen.folder}")
 

@@ -33,7 +33,7 @@ class SmallVit(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Images (m, C, H, W) to logits (m, classes)."""
         tokens = self.patches(x).flatten(2).transpose(1, 2)
-        tokens = torch.cat([self.first.expand(len(x), -1, -1), tokens], 1) + self.positions
+        tokens = torch.cat([self.first.expand(x.shape[0], -1, -1), tokens], 1) + self.positions
         return self.classifier(self.norm(self.layers(tokens))[:, 0])
 
 

@@ -24,6 +24,7 @@ OWN_TIME: dict[str, Any] = dict.fromkeys(("channels", "cells", "epochs", "final_
 """Settings of a search that counts steps, and not epochs."""
 SMALL: dict[str, dict[str, Any]] = {
     "evolution": {"population": 2, "sample": 1},
+    "nsga2": {"population": 2},
     "nasi": {"steps": 4, "nu_samples": 4, "proxy_channels": 4, "proxy_batch": 16},
     "hnas": {"pool": 20, "replicates": 1, "probes": 2, "proxy_size": 8, "proxy_batch": 16},
     "binas": {**OWN_TIME, "data": GREY, "pretrained": "none"},
@@ -41,12 +42,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "rarts-width": {
         **GRADIENTS,
         "network": "helpers.own_networks:plain",
-        "ratio": 0.4,
+        "keep_channels": (0.6,),
         "timing": False,
         "compare": False,
         **dict.fromkeys(("channels", "cells")),
     },
     "rsps": SHARED,
+    "train": {
+        "architecture": "|nor_conv_3x3~0|+|none~0|skip_connect~1|+|nor_conv_1x1~0|none~1|avg_pool_3x3~2|",
+        "final_epochs": None,
+    },
     "conas": {**SHARED, "threshold": 9.0, "rounds": 1},
 }
 """Settings that let a method show all it does within a few evaluations."""

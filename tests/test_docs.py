@@ -19,7 +19,10 @@ from archwright.search.registry import methods
 from archwright.spaces.registry import spaces
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LONGEST = 1500
+"""Words of a page, but for what was measured, and for the reference."""
+REFERENCE = {"api.md", "papers.md"}
 STANDS_FOR = {"METHOD": "random", "ID": "thesis-7.3", "DATA": "digits", "N": "2", "COMMAND": "doctor"}
 """Words in command lines that a reader replaces."""
 
@@ -41,6 +44,12 @@ def test_your_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(blocks("docs/your-own.md")) >= 8
     run("docs/your-own.md")
     assert (tmp_path / "my-study" / "run.json").exists()
+
+
+def test_your_own_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("docs/own-network.md")
+    assert "156 networks" in capsys.readouterr().out
 
 
 def test_extending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,7 +121,7 @@ def test_defaults_in_tables_are_the_codes() -> None:
 
 def test_every_method_has_a_page_with_all_that_readers_look_for() -> None:
     wanted = (r"^#+ When to use", r"^#+ Settings", r"^#+ Where .*differ", r"^#+ Measured")
-    texts = [page.read_text() for page in PAGES]
+    texts = [both(page) for page in PAGES if page.parent.name == "docs"]
     whole = [text for text in texts if all(re.search(head, text, flags=re.MULTILINE) for head in wanted)]
     without = [
         entry.name
@@ -122,6 +131,29 @@ def test_every_method_has_a_page_with_all_that_readers_look_for() -> None:
     choosing = (ROOT / "docs" / "choosing.md").read_text()
     assert without == []
     assert [name for name in ("binas", "hnas", "nasi", "conas", "rarts", "nesbs") if name not in choosing] == []
+
+
+def both(page: Path) -> str:
+    """A page with what was measured and what a paper has, where these have pages of their own."""
+    further = (page.parent / "measured" / page.name, page.with_stem(f"{page.stem}-paper"))
+    return page.read_text() + "".join(one.read_text() for one in further if one.exists())
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_a_page_can_be_read_at_a_sitting(page: Path) -> None:
+    assert page.name in REFERENCE or len(page.read_text().split()) <= LONGEST
+
+
+def test_pages_of_what_was_measured_are_led_to() -> None:
+    for page in (ROOT / "docs" / "measured").glob("*.md"):
+        assert f"measured/{page.name}" in (ROOT / "docs" / page.name).read_text()
+
+
+@pytest.mark.parametrize("page", ["docs/trackers.md", "docs/coming-from.md"])
+def test_pages_with_programs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert blocks(page)
+    run(page)
 
 
 def test_numbers_of_the_decision_table_are_on_the_pages_it_leads_to() -> None:
@@ -205,7 +237,10 @@ def test_every_option_that_pages_name_exists() -> None:
     scripts = "".join(
         path.read_text() for folder in ("benchmarks", "examples") for path in (ROOT / folder).glob("*.py")
     )
-    theirs = {"--head", "--strict"}  # of Ray and MkDocs
+    torchrun = {"--nnodes", "--nproc-per-node", "--standalone", "--no-python", "--max-restarts"}
+    torchrun |= {"--rdzv-backend", "--rdzv-endpoint", "--rdzv-id"}
+    slurm = {"--nodes", "--ntasks-per-node", "--cpus-per-task", "--gpus-per-task", "--signal"}
+    theirs = {"--head", "--strict", "--logdir"} | torchrun | slurm  # of Ray, MkDocs, TensorBoard and these
     for page in PAGES:
         named = {
             option

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 import archwright
+from archwright.cli.search import output_options
 
 PACKAGE = Path(archwright.__file__).parent
 FEWEST_WORDS = 4
@@ -105,6 +106,8 @@ def said_by_help(one: Documented) -> set[str]:
         kind = ast.unparse(mark.func if isinstance(mark, ast.Call) else mark)
         if kind == "click.pass_context":
             found.add("ctx")
+        if kind == "with_output":
+            found |= {str(option.name) for option in output_options() if option.help}
         if kind not in ("click.option", "click.argument"):
             continue
         assert isinstance(mark, ast.Call)

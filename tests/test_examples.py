@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from helpers.binas_plans import planned_run, space_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 MADE = runpy.run_path(str(EXAMPLES / "make_notebooks.py"))
@@ -22,6 +25,19 @@ SHOWS = {
     "explain_a_cell": "normal: width",
     "folder_to_onnx": "ONNX Runtime says digit-",
     "own_space_and_metric": "relative-gradient",
+    "search_own_network": "reachable: ",
+}
+
+
+SMALLER = {"epochs": 1, "final_epochs": 1, "search_epochs": 1, "supernet_epochs": 1, "channels": 4, "pool": 4}
+SHOWN_BY_TUTORIALS = {
+    "binas": "limit {'latency_ms'",
+    "hnas": "% after 3 trainings",
+    "rarts": "skips in the cell",
+    "rarts_width": "parameters",
+    "conas": "|",
+    "nesbs": "two members disagree",
+    "nsga2": "on the front",
 }
 
 
@@ -30,11 +46,11 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: str(script.relative_to(EXAMPLES).with_suffix("")))
 def test_the_cells_of_a_notebook_run(
     script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = EXAMPLES / "notebooks" / f"{script.stem}.ipynb"
+    path, tutorial = MADE["place_of"](script), script.parent.name == "tutorials"
     assert path.read_text() == MADE["written"](script), "python examples/make_notebooks.py writes it anew"
     if script.stem == "folder_to_onnx":
         pytest.importorskip("onnxruntime")
@@ -43,14 +59,31 @@ def test_the_cells_of_a_notebook_run(
     for cell in read(path)["cells"]:
         if cell["cell_type"] == "code":
             code = "".join(cell["source"]).replace(LONG, repr(SHORT))
+            if tutorial:
+                code = cut(code, script.stem, tmp_path)
             exec(compile(code, path.name, "exec"), names)  # noqa: S102 - our own notebook
-    assert SHOWS[script.stem] in capsys.readouterr().out
+    assert (SHOWN_BY_TUTORIALS if tutorial else SHOWS)[script.stem] in capsys.readouterr().out
     assert names.get("SEARCH", SHORT) == SHORT
 
 
+def test_every_method_of_its_own_has_a_tutorial() -> None:
+    told = {script.stem.replace("_", "-") for script in SCRIPTS if script.parent.name == "tutorials"}
+    assert told == {"binas", "hnas", "rarts", "rarts-width", "conas", "nesbs", "nsga2"}
+
+
+def cut(code: str, name: str, folder: Path) -> str:
+    """Code of a tutorial with a search that takes seconds on any machine."""
+    for setting, value in SMALLER.items():
+        code = re.sub(rf'"{setting}": [\d.]+', f'"{setting}": {value}', code)
+    if name == "binas":
+        plan = planned_run(folder / "plan", space_of(8, 10, 1)) if "minutes=MINUTES" in code else ""
+        code = code.replace("minutes=MINUTES, threads=1", f"plan_from={plan!r}, minutes_of='processor', threads=1")
+    return code
+
+
 def test_notebooks_are_of_the_scripts_and_have_no_outputs() -> None:
-    notebooks = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
-    assert [path.stem for path in notebooks] == [script.stem for script in SCRIPTS]
-    assert len(notebooks) >= 5
+    notebooks = sorted((EXAMPLES / "notebooks").rglob("*.ipynb"))
+    assert notebooks == sorted(MADE["place_of"](script) for script in SCRIPTS)
+    assert len(notebooks) >= 6
     for path in notebooks:
         assert all(cell.get("outputs", []) == [] for cell in read(path)["cells"])

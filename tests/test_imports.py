@@ -110,7 +110,9 @@ def test_other_shapes_are_refused(text: str) -> None:
 
 
 def test_a_command_refuses_a_network_of_the_standard_library(tmp_path: Path) -> None:
-    refused = run(tmp_path, "search", "rarts-width", "--network", "os:abort", "--data", "digits", "--ratio", "0.5")
+    refused = run(
+        tmp_path, "search", "rarts-width", "--network", "os:abort", "--data", "digits", "--keep-channels", "0.5"
+    )
     assert refused.returncode == 2, refused.stderr
     assert "standard library" in refused.stderr
 

@@ -15,7 +15,7 @@ import archwright
 PACKAGE = Path(archwright.__file__).parent
 FRAME = {"search"}
 METHODS = {"methods"}
-TOP = {"analysis", "reproduce", "report", "cli", "testing", "doctor", "__main__"}
+TOP = {"analysis", "reproduce", "report", "cli", "testing", "doctor", "estimator", "__main__"}
 """What stands on everything; nothing below imports them."""
 WITHOUT_TORCH = ("solvers", "predictors")
 LATE = {"predictors/mlp.py"}
@@ -67,6 +67,8 @@ NAMED = {
     "cli/search.py": "the example in an error",
     "cli/latency.py": "the command that the finished table is for",
     "cli/reproduce.py": "names of reproductions",
+    "cli/train.py": "a published network that bears its name, in the help",
+    "search/training.py": "the same, in a docstring",
 }
 """Files of the frame that say a method's name, and what for; none of them decides anything by it."""
 

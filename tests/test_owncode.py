@@ -163,7 +163,7 @@ def test_a_network_that_can_is_left_as_it_was() -> None:
 def test_a_network_that_cannot_be_thinned(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch_pruning", reason="needs the extra prune")
     with pytest.raises(aw.errors.ArchwrightError):
-        aw.search("rarts-width", network=f"{HERE}:{name}", data="digits", ratio=0.5, run=tmp_path / "run")
+        aw.search("rarts-width", network=f"{HERE}:{name}", data="digits", keep_channels=0.5, run=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

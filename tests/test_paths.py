@@ -88,11 +88,14 @@ def test_a_model_is_saved_and_exported_over_no_foreign_file(model: Model, tmp_pa
         model.save(tmp_path / "notes.safetensors")
     assert foreign.read_text() == '{"mine": 1}'
     model.save(tmp_path / "m.safetensors")  # again
-    with pytest.raises(InputError, match="something else"):
+    with pytest.raises(InputError, match=r"ends with \.onnx"):
         model.export(tmp_path / "m.safetensors")
+    foreign.rename(tmp_path / "mine.onnx")
+    with pytest.raises(InputError, match="something else"):
+        model.export(tmp_path / "mine.onnx")
     model.export(tmp_path / "m.onnx")
     model.export(tmp_path / "m.onnx")
-    model.export(foreign, overwrite=True)
+    model.export(tmp_path / "mine.onnx", overwrite=True)
 
 
 @pytest.mark.parametrize("command", ["latency", "analyze"])

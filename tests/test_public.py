@@ -64,5 +64,7 @@ def test_type_checkers_see_what_programs_get() -> None:
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
     seen = next(node for node in tree.body if isinstance(node, ast.If))
     named = {alias.name: node.module for node in seen.body for alias in node.names}
-    assert named == {"data": "archwright"} | {name: f"archwright.{home}" for name, home in aw._HOMES.items()}
+    assert named == {"data": "archwright", "nn": "archwright"} | {
+        name: f"archwright.{home}" for name, home in aw._HOMES.items()
+    }
     assert (PACKAGE / "py.typed").is_file()

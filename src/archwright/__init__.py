@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from archwright.errors import ArchwrightError, DivergedError, InfeasibleError, InputError, Interrupted, RunError
 
 if TYPE_CHECKING:
-    from archwright import data
+    from archwright import data, nn
     from archwright.ensembles import Ensemble
+    from archwright.estimator import ArchwrightClassifier
     from archwright.measuring import latency, score
     from archwright.models import Model, load_model
     from archwright.proxies.metrics import Proxy
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from archwright.search.limited import LimitedSearch
     from archwright.search.method import Method, Options, SearchMethod, Stage
     from archwright.search.study import Study
+    from archwright.search.training import train
     from archwright.search.values import Choice
     from archwright.spaces.base import Architecture, Scale, Space
     from archwright.spaces.cell_space import CellSpace
     from archwright.spaces.choice_space import ChoiceSpace
+    from archwright.spaces.model_space import ModelSpace
+    from archwright.spaces.ranges import Integer, Real
     from archwright.spaces.registry import find_space
     from archwright.spaces.staged import StagedSpace
 
@@ -35,18 +39,22 @@ __version__ = "0.1.0"
 _HOMES = {
     "Answer": "search.answer",
     "Architecture": "spaces.base",
+    "ArchwrightClassifier": "estimator",
     "Candidate": "search.answer",
     "CellSpace": "spaces.cell_space",
     "Choice": "search.values",
     "ChoiceSpace": "spaces.choice_space",
     "Context": "search.context",
     "Ensemble": "ensembles",
+    "Integer": "spaces.ranges",
     "LimitedSearch": "search.limited",
     "Method": "search.method",
+    "ModelSpace": "spaces.model_space",
     "Model": "models",
     "Options": "search.method",
     "Progress": "runs.progress",
     "Proxy": "proxies.metrics",
+    "Real": "spaces.ranges",
     "Scale": "spaces.base",
     "SearchMethod": "search.method",
     "Space": "spaces.base",
@@ -60,11 +68,13 @@ _HOMES = {
     "resume": "search.engine",
     "score": "measuring",
     "search": "search.engine",
+    "train": "search.training",
 }
 """Module of each name that is imported on first use."""
 __all__ = [
     "Answer",
     "Architecture",
+    "ArchwrightClassifier",
     "ArchwrightError",
     "Candidate",
     "CellSpace",
@@ -75,13 +85,16 @@ __all__ = [
     "Ensemble",
     "InfeasibleError",
     "InputError",
+    "Integer",
     "Interrupted",
     "LimitedSearch",
     "Method",
     "Model",
+    "ModelSpace",
     "Options",
     "Progress",
     "Proxy",
+    "Real",
     "RunError",
     "Scale",
     "SearchMethod",
@@ -95,15 +108,17 @@ __all__ = [
     "find_space",
     "latency",
     "load_model",
+    "nn",
     "resume",
     "score",
     "search",
+    "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "data":
-        return importlib.import_module("archwright.data")
+    if name in ("data", "nn"):
+        return importlib.import_module(f"archwright.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"archwright.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'archwright' has no attribute {name!r}")

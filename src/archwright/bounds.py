@@ -9,6 +9,8 @@ from __future__ import annotations
 MOST_SEED = 2**32 - 1
 """What every random generator behind a search takes."""
 MOST_THREADS = 1024
+MOST_SHARDS = 1024
+"""Parts of a batch."""
 MOST_WORKERS = 4096
 MOST_PIXELS = 4096
 """Side of an image."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from archwright.bounds import MOST_THREADS
 from archwright.errors import InputError
@@ -37,6 +39,8 @@ class Device:
         chosen = available[0] if name == "auto" else name
         if chosen not in [one for kind in available for one in _names(kind)]:
             raise InputError(f"a device of this machine ({', '.join(available)})", repr(name))
+        if chosen.startswith("cuda:"):  # the kind alone is the present one, which differs in the processes of a team
+            torch.cuda.set_device(torch.device(chosen))  # whose generator is seeded, and forked
         if threads is not None:
             if not 1 <= threads <= MOST_THREADS:
                 raise InputError(f"1 to {MOST_THREADS} threads", str(threads))
@@ -60,6 +64,14 @@ def _names(kind: str) -> list[str]:
     return [kind, *(f"{kind}:{number}" for number in range(count))]
 
 
+def visible_gpus() -> list[str]:
+    """The NVIDIA GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    if not torch.cuda.is_available():
+        return []
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return [str(number) for number in range(torch.cuda.device_count())] if named is None else named.split(",")
+
+
 def widest_float(device: torch.device) -> torch.dtype:
     """The widest floating type of a device: float64, except on MPS, which has none wider than float32."""
     return torch.float64 if device.type in ("cpu", "cuda", "xpu") else torch.float32
@@ -72,6 +84,23 @@ def wait_for(device: torch.device) -> None:
         torch.accelerator.synchronize(device)
 
 
+def seconds_on(device: torch.device) -> float:
+    """Seconds on the wall when everything queued on ``device`` is done: the clock of whatever becomes a plan."""
+    wait_for(device)
+    return time.perf_counter()
+
+
+def on_device(array: NDArray[Any], device: torch.device) -> torch.Tensor:
+    """``array`` on ``device``; a GPU fetches it while this process goes on.
+
+    Args:
+        array: small, as row numbers are.
+        device: where it is wanted.
+    """
+    tensor = torch.from_numpy(array)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
 def processor_name() -> str:
     """The CPU's model name."""
     info = Path("/proc/cpuinfo")
@@ -80,6 +109,16 @@ def processor_name() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def load_average() -> float:
+    """Processes that wanted to work during the last minute; 0 where the system does not say."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def memory_bytes() -> int:

@@ -117,8 +117,8 @@ class Ensemble(Classifier):
 
     @cached_property
     def network(self) -> Averaged:
-        """All members as one module."""
-        return Averaged([member.network for member in self.members], self.mean).eval()
+        """All members as one module; a member in int8 answers by its file."""
+        return Averaged([member.answers for member in self.members], self.mean).eval()
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
@@ -157,15 +157,15 @@ class Ensemble(Classifier):
         write_json(Path(folder) / MANIFEST, listed)
 
     def export(self, path: Path | str, overwrite: bool = False) -> float:
-        """Write one ONNX graph with all members, checked against PyTorch; the largest difference of a probability.
+        """Write one file with all members, checked against PyTorch; the largest difference of a probability.
 
         Args:
-            path: of the file.
+            path: of the file; its ending says the format, as in :meth:`archwright.models.Model.export`.
             overwrite: whether another file than one that this wrote may be replaced.
         """
-        from archwright.export import export_onnx
+        from archwright.formats import export
 
-        return export_onnx(self, Path(path), overwrite)
+        return export(self, path, overwrite)
 
     def report(self, batches: Iterable[tuple[Tensor, Tensor]], timing: Timing | None = None) -> EnsembleReport:
         """What ensemble and members do on ``batches`` of preprocessed images and labels, and what they cost.
@@ -209,7 +209,7 @@ class Ensemble(Classifier):
             return ()
         how = self.preprocessing
         shape = (how.image_channels, how.image_size, how.image_size)
-        networks: list[nn.Module] = [self.network, *(member.network for member in self.members)]
+        networks: list[nn.Module] = [self.network, *(member.answers for member in self.members)]
         return tuple(measure(network, shape, timing).median_ms for network in networks)
 
 

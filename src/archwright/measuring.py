@@ -31,8 +31,10 @@ from archwright.references import DataRef, resolve
 from archwright.runs import disk
 from archwright.runs.progress import Progress, logged
 from archwright.runs.run import ItemLog, runs_root
-from archwright.spaces.base import Architecture, Space
+from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.choice_space import check_logits, check_own_network
+from archwright.spaces.model_space import ModelSpace
+from archwright.spaces.model_stages import ModelStages
 from archwright.spaces.registry import find_space
 from archwright.spaces.staged import StagedSpace
 
@@ -201,7 +203,8 @@ def latency(
     """Measure every block of a space on this machine, for searches under a latency limit.
 
     Args:
-        space: name of a space made of blocks: compact (binas), mbconv (binas with the paper's plan).
+        space: name of a space made of blocks: compact (binas), mbconv (binas with the paper's plan), or a network
+            of yours with choices (``model:FILE.py:OBJECT``).
         data: takes image size, channels and classes from these data, which may be a text or in memory; for named data
             and compact the size is the one that a search chooses.
         classes: without ``data``; 10 by default.
@@ -224,8 +227,9 @@ def latency(
     timing = timing or Timing()
     Device.choose(timing.processor)
     measured = find_space(space)
-    if not isinstance(measured, StagedSpace):
-        raise InputError("a space made of blocks (mbconv, compact)", repr(space))
+    if not isinstance(measured, StagedSpace | ModelSpace):
+        known = "mbconv, compact, or your own network, model:FILE.py:OBJECT"
+        raise InputError(f"a space made of blocks ({known})", repr(space))
     given = {"classes": classes, "image_size": image_size, "image_channels": image_channels}
     own = {name: value for name, value in given.items() if value is not None}
     if data is not None:
@@ -236,7 +240,7 @@ def latency(
         own = {"image_size": sufficient_size(images) if chosen_by_search else images.image_size}
         own |= {"classes": images.classes, "image_channels": images.image_channels}
     named = measured.named_scale(scale, **{"classes": 10, "image_size": 32, "image_channels": 3, **own})
-    chosen = measured.at_scale(named if width is None else named.changed(width=width))
+    chosen = _staged(measured, named, width)
     refuse_large("measuring", *_timing_effort(chosen, timing, networks + validation_networks), yes)
     path = Path(out) if out is not None else runs_root() / "latency" / _file_name(chosen, scale, width, timing)
     log = path.with_name(f"{path.name}.part.jsonl")
@@ -266,10 +270,20 @@ def _timing_effort(space: StagedSpace[Any], timing: Timing, networks: int) -> tu
     return seconds, float(timing.batch * space.memory_bytes(heaviest, space.scale))
 
 
+def _staged(space: StagedSpace[Any] | ModelSpace, scale: Scale, width: float | None) -> StagedSpace[Any]:
+    """The blocks of ``space`` at a scale, all widths times ``width``."""
+    if isinstance(space, ModelSpace):
+        if width is not None:
+            raise InputError("no --width with your own network", f"{width:g}", "Give it a parameter 'channels'.")
+        return ModelStages(space, scale)
+    return space.at_scale(scale if width is None else scale.changed(width=width))
+
+
 def _file_name(space: StagedSpace[Any], preset: str, width: float | None, timing: Timing) -> str:
     """What the table is of, so that tables of other things lie beside it."""
     scale = space.scale
     images = f"{scale.image_channels}x{scale.image_size}px-{scale.classes}classes"
     images += f"-width{width}" * (width is not None)
     where = timing.backend if timing.processor == "cpu" else f"{timing.backend}-{timing.processor}"
-    return f"{space.name}-{preset}-{images}-{where}-{timing.threads}threads-batch{timing.batch}-{timing.dtype}.json"
+    name = space.space.name if isinstance(space, ModelStages) else space.name
+    return f"{name}-{preset}-{images}-{where}-{timing.threads}threads-batch{timing.batch}-{timing.dtype}.json"

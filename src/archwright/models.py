@@ -10,19 +10,24 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save as safetensors_bytes
-from torch import Tensor
+from torch import Tensor, nn
 
 from archwright.data import Preprocessing
-from archwright.data.images import BAD_IMAGE, opened
+from archwright.data.arrays import as_pixels
+from archwright.data.images import BAD_IMAGE, opened, resize_arrays
 from archwright.errors import InputError, RunError
 from archwright.imports import require_permission
 from archwright.paths import refuse_foreign
-from archwright.references import SpaceRef
+from archwright.quantise import OnnxNetwork
+from archwright.references import SpaceRef, was_resolved
 from archwright.runs.files import (
     Json,
     inside,
@@ -144,6 +149,22 @@ class Classifier(ABC):
             for path, pixels in part:
                 yield self._prediction(path, next(answers), top) if isinstance(pixels, Tensor) else pixels
 
+    def predict_proba(self, images: NDArray[np.uint8], batch_size: int = 256) -> NDArray[np.float32]:
+        """Class probabilities (n, classes) of images in memory, resized as the training images were.
+
+        Args:
+            images: 8-bit, (n, H, W), (n, H, W, C) or (n, C, H, W), grey or colour as the model wants them.
+            batch_size: images that go through the network at once.
+        """
+        how, pixels = self.preprocessing, as_pixels(np.asarray(images), "images")
+        if pixels.shape[1] != how.image_channels:
+            raise InputError(f"images of {how.image_channels} channel(s)", f"{pixels.shape[1]}")
+        found = []
+        for start in range(0, len(pixels), batch_size):
+            part = resize_arrays(pixels[start : start + batch_size], how.image_size)
+            found.append(self.probabilities(how.normalise(torch.from_numpy(part))).numpy())
+        return np.concatenate(found)
+
     def _prediction(self, path: str, probabilities: Tensor, top: int) -> Prediction:
         """Of one image with probabilities (classes,)."""
         values, order = probabilities.sort(descending=True)
@@ -165,6 +186,7 @@ class Model(Classifier):
 
     Attributes:
         measured: facts about it, such as ``accuracy`` and what it was measured on.
+        int8: the ONNX file that answers in the place of the float network, where int8 was chosen.
     """
 
     network: Network
@@ -173,6 +195,7 @@ class Model(Classifier):
     scale: Scale
     preprocessing: Preprocessing
     measured: dict[str, Json] = field(default_factory=dict)
+    int8: bytes | None = None
 
     def facts(self) -> dict[str, Json]:
         """Everything but the weights, as JSON."""
@@ -186,7 +209,7 @@ class Model(Classifier):
         }
 
     def save(self, path: Path, overwrite: bool = False) -> None:
-        """Write ``path`` (safetensors) and, beside it, the same facts as readable JSON.
+        """Write ``path`` (safetensors) and, beside it, readable facts as JSON, and the int8 file if it has one.
 
         Args:
             path: of the file.
@@ -196,25 +219,37 @@ class Model(Classifier):
         refuse_foreign(path.with_suffix(".json"), b'"preprocessing"', overwrite)
         facts = self.facts()
         state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
+        if self.int8 is not None:
+            self.export(path.with_suffix(".onnx"), overwrite)
         write_atomic(path, safetensors_bytes(state, metadata={"archwright": json.dumps(facts)}))
         write_json(path.with_suffix(".json"), facts)
+
+    @property
+    def answers(self) -> nn.Module:
+        """What answers: the network, or its int8 file where that was chosen; from images (B, C, H, W) to logits."""
+        return self.network.eval() if self.int8 is None else self._file
+
+    @cached_property
+    def _file(self) -> OnnxNetwork:
+        assert self.int8 is not None
+        return OnnxNetwork(self.int8)
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
         """Preprocessed images (B, C, H, W) to class probabilities (B, classes)."""
-        self.network.eval()
-        return finite(torch.softmax(self.network(images), dim=1))
+        return finite(torch.softmax(self.answers(images), dim=1))
 
-    def export(self, path: Path | str, overwrite: bool = False) -> float:
-        """Write an ONNX file, checked against this network; gives the largest difference of a probability.
+    def export(self, path: Path | str, overwrite: bool = False, calibrate: NDArray[np.uint8] | None = None) -> float:
+        """Write a file, checked against this network; gives the largest difference of a probability.
 
         Args:
-            path: of the file.
+            path: of the file; its ending says the format: ``.onnx``, ``.xml`` (OpenVINO), ``.pt2``, ``.torchscript``.
             overwrite: whether another file than one that this wrote may be replaced.
+            calibrate: 8-bit training images (n, C, H, W), for a file in int8 (``.onnx`` or ``.xml``).
         """
-        from archwright.export import export_onnx
+        from archwright.formats import export
 
-        return export_onnx(self, Path(path), overwrite)
+        return export(self, path, overwrite, calibrate)
 
 
 def load_classifier(path: Path | str, space: Space[Any] | None = None, *, allow_import: bool = False) -> Classifier:
@@ -278,7 +313,24 @@ def load_member(path: Path, space: Space[Any] | None = None, allow_import: bool 
     network = space.build(architecture, scale)
     load_weights(network, path)
     network.eval()
-    return Model(network, facts.space, architecture, scale, facts.preprocessing_of(path), facts.measured)
+    model = Model(network, facts.space, architecture, scale, facts.preprocessing_of(path), facts.measured)
+    if facts.measured.get("precision") == "int8":
+        model.int8 = _int8_beside(path)
+    return model
+
+
+def _int8_beside(path: Path) -> bytes:
+    """The int8 file of a model in ``path``, which its answers are those of."""
+    from archwright.export import read_graph
+
+    file = path.with_suffix(".onnx")
+    if not file.is_file():
+        raise InputError(
+            f"the int8 network of {path} in {file.name} beside it",
+            "no such file",
+            "Copy both files together: the weights in the one are the float network's.",
+        )
+    return read_graph(file)
 
 
 def _space_of(text: str, path: Path, allow_import: bool) -> Space[Any]:
@@ -286,11 +338,11 @@ def _space_of(text: str, path: Path, allow_import: bool) -> Space[Any]:
     named = SpaceRef.parse(text)
     own = named.object
     if own is not None and not own.is_local:
-        what = "network" if named.kind == "width" else "space"
+        what = "network" if named.kind in ("width", "model") else "space"
         # A space of a module that is already imported is only looked up; a network's function is called.
         looked_up = what == "space" and own.is_imported
         require_permission(own, what, f"the model in {path}", allow_import or looked_up)
-        if not looked_up:
+        if not looked_up and not was_resolved(str(own)):
             say(f"Importing {own}, which the model in {path} names.", stderr=True)
     try:
         return find_space(text)

@@ -39,10 +39,18 @@ def check_utf8(text: str, what: str) -> None:
         raise InputError(f"{what} in UTF-8", repr(text.encode(errors="surrogateescape")), "Rename it.") from error
 
 
+_MOVED: dict[str, str] = {}
+
+
+def move_path(path: str, place: str) -> None:
+    """Let what a user calls ``path`` be read at ``place`` in this process: a file of another machine, sent here."""
+    _MOVED[path] = place
+
+
 def user_path(text: str) -> Path:
     """The path that a user wrote, with ``~`` as the home folder; of a user that is not there it stays as it is."""
     check_utf8(text, "a path")
-    path = Path(text)
+    path = Path(_MOVED.get(text, text))
     try:
         return path.expanduser()
     except RuntimeError:
@@ -165,7 +173,7 @@ def _has(path: Path, mark: bytes) -> bool:
 
 _FOLDERS = frozenset(("stages", "items", "checkpoints", "artifacts"))
 _FILES = frozenset(("lock", "stop"))
-_SUFFIXES = frozenset((".json", ".jsonl", ".safetensors", ".onnx", ".npz", ".html"))
+_SUFFIXES = frozenset((".json", ".jsonl", ".safetensors", ".onnx", ".npz", ".html", ".txt"))
 """What is a folder in a run, and what is a file."""
 
 

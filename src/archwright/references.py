@@ -24,7 +24,7 @@ _HERE = "here"
 """The place of an object that only this process has: a lambda, or something of a script or a notebook."""
 _FILE = "archwright_user_"
 """Before the name that a file's module gets."""
-_OF_FILES = ("folder", "npz", "kept", "nb201", "nb101", "nats")
+_OF_FILES = ("folder", "tar", "npz", "kept", "nb201", "nb101", "nats")
 """Kinds of images and tables that take a path."""
 _objects: dict[str, Any] = {}
 _resolved: set[str] = set()
@@ -80,32 +80,37 @@ class ObjectRef:
 
 @dataclass(frozen=True)
 class SpaceRef:
-    """A space: a registered name, ``choices:JSON``, ``choices:FILE``, ``width:NETWORK`` or an object of the user's.
+    """A space: a registered name, ``choices:JSON``, ``choices:FILE``, ``width:NETWORK``, ``model:OBJECT`` or an object.
 
     Attributes:
         kind: which of them.
         argument: the name or the object, or what follows the colon of the others. NETWORK is a name or an object.
     """
 
-    kind: Literal["name", "choices", "width", "object"]
+    kind: Literal["name", "choices", "width", "model", "object"]
     argument: str
 
     @classmethod
     def parse(cls, text: str) -> SpaceRef:
         """Of any text; whether there is such a space shows when it is looked for."""
         kind, colon, argument = text.partition(":")
-        known: tuple[Literal["choices", "width"], ...] = ("choices", "width")
+        known: tuple[Literal["choices", "width", "model"], ...] = ("choices", "width", "model")
         own = next((one for one in known if colon and one == kind), None)
         return cls("object" if colon else "name", text) if own is None else cls(own, argument)
 
     def __str__(self) -> str:
         """The text that :meth:`parse` reads."""
-        return f"{self.kind}:{self.argument}" if self.kind in ("choices", "width") else self.argument
+        return f"{self.kind}:{self.argument}" if self.kind in ("choices", "width", "model") else self.argument
 
     @property
     def object(self) -> ObjectRef | None:
         """The user's own space, or the function that makes the network to thin."""
-        return None if self.kind == "choices" else ObjectRef.find(self.argument)
+        if self.kind == "choices":
+            return None
+        if self.kind == "width" and self.argument.startswith("{"):
+            inner = saved_network(self.argument)["space"]
+            return SpaceRef.parse(inner).object
+        return ObjectRef.find(without_digest(self.argument)[0] if self.kind == "model" else self.argument)
 
     @property
     def is_local(self) -> bool:
@@ -126,7 +131,7 @@ class SpaceRef:
 
     def absolute(self) -> SpaceRef:
         """With the whole path of its file, so that it is found from any folder."""
-        if self.path is None:
+        if self.path is None or self.argument.startswith("{"):  # a saved network has whole paths already
             return self
         return SpaceRef(self.kind, absolute_path(self.argument) if self.object is None else str(self.object.absolute()))
 
@@ -172,6 +177,31 @@ class DataRef:
 
 
 Reference = ObjectRef | SpaceRef | DataRef
+
+
+def saved_network(text: str) -> dict[str, Any]:
+    """The network of another space that ``width:TEXT`` thins, as JSON: its space, architecture and scale."""
+    from archwright.strict import parse_json  # brings pydantic, which lists of commands do without
+
+    try:
+        found = parse_json(text, unique=True)
+        kinds = {"space": str, "architecture": str, "scale": dict}
+        if set(found) == set(kinds) and all(isinstance(found[name], kind) for name, kind in kinds.items()):
+            return dict(found)
+    except (ValueError, TypeError) as error:
+        raise InputError("a saved network as JSON", f"{text[:80]!r} ({error})") from error
+    raise InputError("a saved network with its space, architecture and scale", repr(text[:80]))
+
+
+DIGEST = 8
+"""Letters of the digest that follows the object of a saved ``model:`` space, after an ``@``."""
+
+
+def without_digest(text: str) -> tuple[str, str]:
+    """``MODULE:OBJECT`` and the digest behind an ``@``, empty where there is none."""
+    before, _, digest = text.rpartition("@")
+    is_digest = bool(before) and len(digest) == DIGEST and set(digest) <= set("0123456789abcdef")
+    return (before, digest) if is_digest else (text, "")
 
 
 def absolute_path(path: str) -> str:

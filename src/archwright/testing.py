@@ -30,10 +30,10 @@ from torch import Tensor
 from archwright.errors import InfeasibleError, InputError
 from archwright.runs.progress import Bar, Progress
 from archwright.spaces.base import Architecture, Network, Scale, Space
-from archwright.spaces.cell_space import CellSpace
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
 from archwright.spaces.registry import find_space
+from archwright.spaces.supernet_space import SupernetSpace
 
 AnySpace = Space[Any]
 
@@ -82,8 +82,8 @@ def check_space(space: AnySpace, samples: int = 20, seed: int = 0) -> None:
             _check_params(space, architecture, name, scale)
     for architecture in architectures[:5]:
         _check_network(space, architecture)
-    if isinstance(space, CellSpace):
-        _check_cells(space, architectures[:3])
+    if isinstance(space, SupernetSpace):
+        _check_supernet(space, architectures[:3])
     rng = np.random.default_rng(seed + 1)
     pool = [space.sample(rng) for _ in range(15 * samples)]
     pool.sort(key=lambda architecture: space.cost(architecture, space.scales["small"]).macs)
@@ -223,27 +223,29 @@ def _check_network(space: AnySpace, architecture: Any) -> None:
             assert output.isfinite().all(), f"{space.name}: the output of {architecture} is not finite"
 
 
-def _check_cells(space: CellSpace[Any], architectures: list[Any]) -> None:
+def _check_supernet(space: SupernetSpace[Any], architectures: list[Any]) -> None:
     """What supernets and their searches rely on: derivation, sampling and inherited weights."""
-    from archwright.supernets.cell import CellSupernet
-
     rng = np.random.default_rng(2)
     weights = {name: rng.random(shape) for name, shape in space.decisions.items()}
-    scores = {name: rng.random(choice.shape) for name, choice in space.choices.items()}
-    for what, derived in (("derive", space.derive(weights)), ("derive_choices", space.derive_choices(scores))):
+    scores = {name: rng.random(choice.shape) for name, choice in space.draws.items()}
+    for what, derived in (("derive", space.derive(weights)), ("derive_draws", space.derive_draws(scores))):
         assert space.parse(str(derived)) == derived, f"{space.name}: {what} gives an architecture of the space"
-    drawn = space.weights_of({name: torch.rand(choice.shape) for name, choice in space.choices.items()})
+    drawn = space.weights_of({name: torch.rand(choice.shape) for name, choice in space.draws.items()})
     shapes = {name: tuple(tensor.shape) for name, tensor in drawn.items()}
     assert shapes == space.decisions, f"{space.name}: weights_of gives the shapes {space.decisions}, got {shapes}"
     small = space.scales["small"]
     scale = space.supernet_scale(small.changed(cells=max(small.cells, space.fewest_cells)))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        supernet = CellSupernet(space, scale).double().train()
+        supernet = space.supernet(scale).double().train()
         images = _images(scale).double()
         for architecture in architectures:
             chosen = {name: weight.double() for name, weight in supernet.one_hot(architecture).items()}
-            ours, alone = supernet(images, chosen), supernet.inherit(architecture).double().train()(images)
+            alone_network = supernet.inherit(architecture).double().train()
+            torch.manual_seed(1)  # of dropout
+            ours = supernet(images, chosen)
+            torch.manual_seed(1)
+            alone = alone_network(images)
             same = torch.allclose(ours, alone, atol=1e-6)
             assert same, f"{space.name}: {architecture} with the supernet's weights computes what the supernet does"
 

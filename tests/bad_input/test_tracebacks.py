@@ -18,7 +18,8 @@ from archwright.cli.main import main
 from archwright.data import from_object, load
 from archwright.data.kept import keep, load_kept
 from archwright.errors import InputError, RunError
-from archwright.runs.run import Run, told
+from archwright.runs.run import Run
+from archwright.runs.telling import told
 from archwright.search.engine import search
 from archwright.spaces.choice_space import ChoiceSpace
 from archwright.spaces.registry import find_space
@@ -216,7 +217,7 @@ def test_a_clock_before_1970(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: -86_400.0)
     run.event("started")
     assert run.events()[-1]["time"] == -86_400.0
-    assert told(run.events()[-1]).endswith("started")
+    assert told(run.events()[-1]).endswith("Work begins, on ? CPU thread(s).")
 
 
 # --- the program -----------------------------------------------------------------------------------------------------

@@ -93,7 +93,8 @@ def test_every_line_of_help_is_a_sentence_that_stands_alone(method: str) -> None
 def test_help_of_binas_has_its_options_by_plan() -> None:
     shown = sections("binas")
     options = {line.split()[0] for line in shown["Plan"].splitlines() if line.strip().startswith("--")}
-    assert {"--plan", "--plan-from", "--pretrained", "--minutes-of", "--limits-equally", "--beside"} == options
+    assert {"--plan", "--plan-from", "--pretrained", "--minutes-of", "--limits-equally"} == options
+    assert "--beside" in shown["Time and device"]
     assert "--rows" in shown["With --plan paper"]
     assert "--latency-threads INTEGER" in shown["Latencies"]
     assert "--executor" not in "".join(shown.values())

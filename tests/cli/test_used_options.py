@@ -96,18 +96,20 @@ def test_what_is_not_shown_is_refused(method: str, runs_folder: Path, capsys: py
 
 
 def attributes(module: str) -> Iterator[str]:
-    """Names that the code of a module reads as attributes."""
+    """Names that the code of a module reads as attributes, or by ``self.setting(NAME)``, which knows presets."""
     for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield node.attr
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and isinstance(called, ast.Attribute) and called.attr == "setting":
+            yield from (one.value for one in node.args if isinstance(one, ast.Constant))
 
 
 @pytest.mark.parametrize("method", NAMES)
 def test_every_option_of_a_method_is_read_by_its_code(method: str) -> None:
     chosen = methods.get(method)
     owners = {one.__module__ for one in (*chosen.__mro__, *chosen.Options.__mro__)} - {"abc", "builtins"}
-    if method == "binas":
-        owners.add("archwright.methods.binas.")
+    owners |= {"binas": {"archwright.methods.binas."}, "rarts-width": {"archwright.methods.width_"}}.get(method, set())
     own = [name for name in sys.modules if any(name.startswith(owner) for owner in owners) and "archwright" in name]
     read = {name for module in own for name in attributes(module)}
     assert not set(chosen.Options.model_fields) - read
@@ -125,7 +127,8 @@ def test_methods_that_show_evaluate_and_failures_use_them(method: str, tmp_path:
         raise ValueError("no")
 
     space = SPACE if method != "hnas" else "nasbench201"
-    small = {"proxy_channels": 2, "proxy_size": 4, "pool": 4, "replicates": 1} if method == "hnas" else {}
+    few = {"proxy_channels": 2, "proxy_size": 4, "pool": 4, "replicates": 1}
+    small = {"hnas": few, "nsga2": {"objectives": ("accuracy", "-seconds")}}.get(method, {})
     with pytest.raises(ArchwrightError, match="at most 1 evaluations to fail"):
         aw.search(method, space=space, evaluate=broken, evaluations=9, failures=1, run=tmp_path / "run", **small)
     assert asked

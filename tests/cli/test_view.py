@@ -92,13 +92,14 @@ def test_columns_without_a_value_are_left_out(shown: Any) -> None:
         update={
             "limits": {"latency_ms": 2.0, "params": 5.0},
             "accuracy_interval": (85.0, 95.0),
-            "predicted_latency_ms": 1.25,
             "measured_latency_ms": Spread(median_ms=1.5, low_ms=1.0, high_ms=1.75),
             "params": 1234,
             "image_size": 96,
+            "precision": "int8",
         }
     )
-    text = shown(best=full, models=[bare, full])
+    untimed = bare.model_copy(update={"predicted_latency_ms": 1.25})
+    text = shown(best=full, models=[untimed, full])
     assert all(column.head in text for column in COLUMNS)
     for said in ("2 ms, 5 parameters", "90.00 % (85.0 to 95.0) *", "1.25 ms", "1.5 ms", "1.75 ms", "96 px", "1,234"):
         assert said in text

@@ -117,6 +117,75 @@ def test_one_table_serves_all_sizes_that_are_worth_a_look(here: Here) -> None:
     assert any("at 16 px, 24 px take" in line for line in here.progress.lines)
 
 
+BETWEEN = {size: TINY.space(2, size) for size in range(32, 97, 8)}
+
+
+def whole_ms(size: int) -> float:
+    return ms(BETWEEN[size], BETWEEN[size].heaviest())
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted"),
+    [
+        ([1.1 * whole_ms(56)], [32, 48, 56, 64, 80, 96]),  # 56 px fit, and 48 px leave a gap
+        ([1.1 * whole_ms(48)], [32, 48, 64, 80, 96]),  # 48 px use it well
+    ],
+)
+def test_sizes_between_are_interpolated_and_halved_where_a_limit_falls_into_a_gap(
+    limits: list[float], wanted: list[int], here: Here
+) -> None:
+    one = table(here, BETWEEN, *limits)
+    one.between = {size for size in BETWEEN if size not in (32, 96)}
+    found = made(one)
+    assert found.sizes == wanted
+    assert found.measured == [32, 96]
+    for size in set(wanted) - {32, 96}:
+        assert one.predicted(size, BETWEEN[size].heaviest())["latency_ms"] == pytest.approx(whole_ms(size))
+    assert any("interpolated" in line for line in here.progress.lines)
+    assert set(here.run.items("between").done) == {f"fp32 {size}" for size in wanted if size not in (32, 96)}
+
+
+def test_sizes_at_which_only_thin_networks_would_do_are_left_out(here: Here) -> None:
+    one = table(here, BETWEEN, whole_ms(48))
+    one.between, one.least_share = {size for size in BETWEEN if size not in (32, 96)}, 0.9
+    assert made(one).sizes == [32, 40, 48]  # 48 px break it by the margin, 40 px do not
+
+
+def test_what_a_whole_network_takes_corrects_what_was_interpolated(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 64 px everything is slower by a half than between 32 and 96: entries of that size follow, others do not."""
+    true = SizedWatch.__init__
+
+    def slower(self: SizedWatch, module: Any, shape: tuple[int, int, int], timing: Timing) -> None:
+        true(self, module, shape, timing)
+        self.ms *= 1.5 if shape[1] == 64 else 1.0
+
+    one, wanted = table(here, {size: BETWEEN[size] for size in (32, 64, 96)}, whole_ms(64)), 1.5 * whole_ms(64)
+    one.between = {64}
+    monkeypatch.setattr(SizedWatch, "__init__", slower)
+    made(one)
+    assert one.predicted(64, BETWEEN[64].heaviest())["latency_ms"] == pytest.approx(wanted, rel=0.05)
+
+
+@pytest.mark.parametrize(("times", "said"), [(0.5, False), (1.2, True)])
+def test_a_processor_without_fast_int8_is_said(
+    times: float, said: bool, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = SizedWatch.__init__
+
+    def slower(self: SizedWatch, module: Any, shape: tuple[int, int, int], timing: Timing) -> None:
+        true(self, module, shape, timing)
+        self.ms *= times if timing.dtype == "int8" else 1.0
+
+    monkeypatch.setattr(SizedWatch, "__init__", slower)
+    one = table(here, SIZES, 2 * ms(SIZES[24], SIZES[24].heaviest()), precisions=("fp32", "int8"))
+    one.timing = Timing("onnxruntime", repeats=2)
+    made(one)
+    assert any("has no fast int8" in line for line in here.progress.lines) is said
+    whole = SIZES[24].heaviest()
+    shares = one.predicted(24, whole, "int8")["latency_ms"] / one.predicted(24, whole)["latency_ms"]
+    assert shares == pytest.approx(times)
+
+
 def test_sizes_that_no_limit_allows_are_not_measured(here: Here) -> None:
     one = table(here, SIZES, 0.9 * ms(SIZES[24], SIZES[24].lightest()))
     assert made(one).sizes == [16]

@@ -157,7 +157,72 @@ def test_other_files_are_not_taken_for_kept_images(tmp_path: Path) -> None:
 
 
 def test_images_that_are_read_as_they_are_used_are_not_copied(image_folder, monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("archwright.data.folder.MEMORY_LIMIT_BYTES", 0)
+    monkeypatch.setattr("archwright.data.image_files.MEMORY_LIMIT_BYTES", 0)
     data = load(f"folder:{image_folder({'a': 5, 'b': 5})}")
     with pytest.raises(InputError, match="folder:"):
         keep(data, tmp_path / "data.npz")
+
+
+# --- objects of other packages ---
+
+
+class FolderObject(Dataset):
+    """As torchvision's ImageFolder, which this machine may not have: files, labels, a loader, and a transform."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.classes = str(root), ["cat", "dog"]
+        self.samples = [
+            (str(path), label) for label, name in enumerate(self.classes) for path in sorted((root / name).iterdir())
+        ]
+        self.transform = lambda image: torch.full((3, 4, 4), 7.0)
+
+    def loader(self, path: str) -> Image.Image:
+        return Image.open(path).convert("RGB")
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+        path, label = self.samples[number]
+        return self.transform(self.loader(path)), label
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for number in range(12):
+            pixels = rng.integers(0, 255, (20, 24, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "pets" / name / f"{number:02}.png")
+    return tmp_path / "pets"
+
+
+def test_an_image_folder_is_read_raw_as_the_folder_itself(pets: Path) -> None:
+    """Its transform would have made every image the same."""
+    found, folder = from_object(FolderObject(pets)), load(f"folder:{pets}")
+    assert found.class_names == folder.class_names == ("cat", "dog")
+    assert found.image_size == folder.image_size
+    for part in ("train", "validation", "test"):
+        one, other = (getattr(data, part) for data in (found, folder))
+        numbers = np.arange(len(one))
+        assert sorted(map(bytes, one.pixels(numbers).numpy())) == sorted(map(bytes, other.pixels(numbers).numpy()))
+
+
+def test_hugging_face_tables_are_the_same_images(pets: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="needs the package datasets")
+    paths = [str(path) for name in ("cat", "dog") for path in sorted((pets / name).iterdir())]
+    kinds = datasets.Features({"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])})
+    table = datasets.Dataset.from_dict({"image": paths, "label": [0] * 12 + [1] * 12}, features=kinds)
+    found = from_object(table)
+    assert found.fingerprint == from_object(FolderObject(pets)).fingerprint
+    assert found.class_names == ("cat", "dog")
+    parts = table.train_test_split(test_size=8, seed=0)
+    assert isinstance(parts, datasets.DatasetDict)
+    both = from_object(parts)
+    assert len(both.test) == 8
+    assert from_object((parts["train"], parts["test"])).fingerprint == both.fingerprint
+    with pytest.raises(InputError, match="rename_column"):
+        from_object(table.rename_column("label", "what").cast_column("what", datasets.Value("int64")))
+    with pytest.raises(InputError, match="DatasetDict with train"):
+        from_object(datasets.DatasetDict({"validation": table}))

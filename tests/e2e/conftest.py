@@ -32,7 +32,7 @@ ARGUMENTS = [
 ]
 """Works in a container, and asks nobody outside."""
 GET_ONE = "Install one: python -m playwright install chromium, or your system's package chromium."
-SECONDS = 180
+SECONDS = 300
 """How long something may take on a busy machine before a test gives up."""
 
 
@@ -120,10 +120,20 @@ def finished(runs: Path, start: Callable[..., subprocess.Popen[str]]) -> Path:
     from helpers.binas_plans import PLAN, planned_run, space_of
 
     folder = runs / "1-finished"
-    plan = PLAN.model_copy(update={"seconds": 20.0})
+    plan = PLAN.model_copy(update={"seconds": 10.0})
     kept = planned_run(runs.parent / "plan", space_of(8, 10, 1), plan)
     small = ("--data", "digits", "--threads", "1", "--plan-from", kept, "--minutes-of", "processor")
     with start("search", "binas", *small, "--run", str(folder)) as process:
+        assert process.wait(4 * SECONDS) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def second(runs: Path, start: Callable[..., subprocess.Popen[str]]) -> Path:
+    """Another finished search on the same images, by another method."""
+    folder = runs / "0-second"
+    small = ("--evaluations", "2", "--epochs", "1", "--channels", "2", "--cells", "1", "--threads", "1")
+    with start("search", "random", "--data", "digits", *small, "--run", str(folder)) as process:
         assert process.wait(4 * SECONDS) == 0
     return folder
 

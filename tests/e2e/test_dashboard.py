@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -78,7 +79,7 @@ def test_a_phone_and_a_keyboard(open_page: Callable, address: str, shots: Path) 
     assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
     page.screenshot(path=shots / "dashboard-phone.png")
     reached = []
-    for _ in range(12):
+    for _ in range(30):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.dataset.run || ''"))
     assert "1-finished" in reached
@@ -97,6 +98,67 @@ def test_a_phone_and_a_keyboard(open_page: Callable, address: str, shots: Path) 
 def test_who_lacks_the_secret_sees_why(open_page: Callable, address: str) -> None:
     page = open_page(address.partition("?")[0]).page
     assert "Open the address that `archwright serve` printed." in page.inner_text("body")
+
+
+def test_runs_are_found_sorted_noted_and_compared(
+    open_page: Callable, address: str, second: Path, finished: Path, shots: Path
+) -> None:
+    watched = open_page(address)
+    page = watched.page
+    names = page.locator("#runs a")
+    page.locator("#runs a", has_text=second.name).wait_for()
+    page.locator("#search").fill("binas")
+    expect(names).to_have_count(1)
+    page.locator("#search").fill("")
+    page.locator("#show").select_option("finished")
+    page.locator("#sort").select_option("best")
+    assert "1-finished" in names.first.inner_text()  # it is the more accurate one
+    page.locator("#sort").select_option("name")
+    assert second.name in names.first.inner_text()
+    names.first.click()
+    expect(page.locator("#name")).to_have_text(second.name, timeout=180_000)
+    expect(page.locator("#charts svg").first).to_be_visible(timeout=180_000)
+    page.locator("#note-card summary").click()
+    page.locator("#note").fill("the quick one")
+    page.get_by_role("button", name="Keep the note").click()
+    page.locator("#runs a", has_text="the quick one").wait_for()
+    assert Run.open(second).note == "the quick one\n"
+    assert page.locator("#compare").is_disabled()
+    for name in (second.name, finished.name):
+        page.get_by_role("checkbox", name=f"Compare {name}").check()
+    page.screenshot(path=shots / "dashboard-chosen.png")
+    with page.context.expect_page() as opened:
+        page.get_by_role("button", name="Compare 2 runs").click()
+    compared = opened.value
+    compared.wait_for_load_state()
+    assert "1-finished is better than 0-second" in compared.inner_text("body")
+    assert compared.locator("svg text", has_text=second.name).count() == 1
+    assert compared.locator("tr", has_text="method").count() >= 1
+    for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
+        compared.emulate_media(color_scheme=scheme)
+        compared.set_viewport_size({"width": width, "height": 900})
+        assert compared.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+        kind = "phone" if width < 500 else scheme
+        compared.screenshot(path=shots / f"comparison-{kind}.png", full_page=True)
+    compared.locator("a", has_text=second.name).first.click()
+    compared.wait_for_load_state()
+    assert "Found" in compared.inner_text("body")
+    watched.check("http://127.0.0.1:")
+
+
+def test_a_run_is_deleted_after_a_question(open_page: Callable, address: str, second: Path, runs: Path) -> None:
+    copy = runs / "9-copy"
+    shutil.copytree(second, copy)
+    page = open_page(address).page
+    page.locator("#runs a", has_text="9-copy").click()
+    expect(page.locator("#name")).to_have_text("9-copy", timeout=180_000)
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Delete").click()
+    assert copy.exists()
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Delete").click()
+    expect(page.locator("#runs a", has_text="9-copy")).to_have_count(0, timeout=180_000)
+    assert not copy.exists()
 
 
 @pytest.fixture

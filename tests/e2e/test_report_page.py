@@ -34,6 +34,29 @@ def test_it_fits_and_says_the_answer_first(
     assert box["y"] < 400
     assert widest(page) <= 0  # nothing but inner parts scrolls sideways
     page.screenshot(path=shots / f"report-{name}.png", full_page=True)
+    if name == "light":  # for README: the answer, and what is beside it
+        part = {"x": 90, "y": 0, "width": 1100, "height": 815}
+        page.screenshot(path=shots / "report-top.png", clip=part, full_page=True)
+    watched.check("file://")
+
+
+def test_it_shows_where_the_network_errs(open_page: Callable, page_of_run: str, shots: Path) -> None:
+    watched = open_page(page_of_run)
+    page = watched.page
+    matrix = page.locator("table.matrix")
+    assert matrix.locator("tbody tr").count() == 10
+    counts = [int(text) for text in matrix.locator("tbody td").all_inner_texts() if text]
+    assert sum(counts) == 359  # every test image once
+    right = sum(int(text) for text in matrix.locator("td.hit").all_inner_texts() if text)
+    assert page.locator(".big").inner_text() == f"{100 * right / 359:.2f} %"
+    wrong = page.locator(".thumb img")
+    assert wrong.count() == min(12, 359 - right)
+    assert all(wrong.nth(n).evaluate("one => one.naturalWidth") == 8 for n in range(wrong.count()))
+    assert page.get_by_text("Expected calibration error").count() == 1
+    assert page.locator("svg[aria-label^='reliability diagram']").count() == 1
+    assert page.locator("svg[aria-label^='training loss of every training']").count() == 1
+    matrix.scroll_into_view_if_needed()
+    page.screenshot(path=shots / "report-errors.png")
     watched.check("file://")
 
 
@@ -81,13 +104,16 @@ def test_every_picture_has_words(open_page: Callable, page_of_run: str) -> None:
 
 
 CONTRAST = """() => {
-  const light = (c) => { const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map(v => { v /= 255;
-    return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; }); return .2126 * r + .7152 * g + .0722 * b; };
-  const ground = (e) => { while (e) { const c = getComputedStyle(e).backgroundColor;
-    if (!/, 0\\)$|transparent/.test(c)) return c; e = e.parentElement; } return 'rgb(255, 255, 255)'; };
+  const parts = (c) => { const n = c.match(/[\\d.]+/g).map(Number); const unit = c.startsWith('color(') ? 1 : 255;
+    return [n[0] / unit, n[1] / unit, n[2] / unit, n.length > 3 ? n[3] : 1]; };
+  const light = (c) => { const [r, g, b] = c.slice(0, 3).map(v =>
+    v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+  const ground = (e) => { if (!e) return [1, 1, 1, 1]; const c = parts(getComputedStyle(e).backgroundColor);
+    if (c[3] === 1) return c; const under = ground(e.parentElement);
+    return [0, 1, 2].map(i => c[3] * c[i] + (1 - c[3]) * under[i]); };
   const texts = document.querySelectorAll('h1, h2, h3, p, li, td, th, a, code, button, summary, span, strong');
   return [...texts].filter(e => e.offsetParent && e.textContent.trim() && !e.disabled).map(e => {
-    const [a, b] = [light(getComputedStyle(e).color), light(ground(e))];
+    const [a, b] = [light(parts(getComputedStyle(e).color)), light(ground(e))];
     return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), e.tagName + ': ' + e.textContent.slice(0, 40)];
   }).filter(([ratio]) => ratio < 4.5);
 }"""

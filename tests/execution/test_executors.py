@@ -65,15 +65,15 @@ def test_all_executors_give_the_same_results_and_each_is_on_disk_as_soon_as_it_i
 def test_nothing_finished_is_repeated_after_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full at the third record; afterwards only what is missing is done."""
     path = tmp_path / "log.jsonl"
-    record = ItemLog.record
+    record = ItemLog.record_all
 
-    def full_at_third(self: ItemLog, key: str, result: Json) -> None:
+    def full_at_third(self: ItemLog, results: list[tuple[str, Json]]) -> None:
         if len(self.done) == 2:
             raise OSError(errno.ENOSPC, "No space left on device")
-        record(self, key, result)
+        record(self, results)
 
     with monkeypatch.context() as patch:
-        patch.setattr(ItemLog, "record", full_at_third)
+        patch.setattr(ItemLog, "record_all", full_at_third)
         with pytest.raises(OSError, match="No space"):
             run_items(InProcess(), work.square, items(tmp_path), ItemLog(path), Stop())
     assert calls(tmp_path) == [0, 1, 2]

@@ -11,13 +11,16 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import archwright
 from archwright.errors import InputError
 from archwright.execution.base import Executor, Item, make_executor, run_items
 from archwright.execution.ray_guard import of_cluster
+from archwright.execution.ray_machines import Machines, compare
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 
@@ -83,17 +86,15 @@ def test_what_an_item_needs_is_looked_for_on_every_machine_before_it_runs(cluste
 
 
 def test_machines_that_differ_are_refused() -> None:
-    from archwright.execution.ray import _compare
-
     here = {"version": "1", "sizes": {"/a": 10, "/b": -1}}
-    _compare("m", here, {"version": "1", "sizes": {"/a": 10, "/b": -1}})
+    compare("m", here, {"version": "1", "sizes": {"/a": 10, "/b": -1}})
     for there, message in (
         ({"version": "1", "sizes": {"/a": 10, "/b": None}}, "/b on every machine of the Ray cluster, got nothing on m"),
         ({"version": "1", "sizes": {"/a": 11, "/b": -1}}, "/a on every machine of the Ray cluster, got something else"),
         ({"version": "2", "sizes": {"/a": 10, "/b": -1}}, "archwright 1 on m, got version 2"),
     ):
         with pytest.raises(InputError, match=message):
-            _compare("m", here, there)
+            compare("m", here, there)
 
 
 def listening(processes: set[int]) -> dict[str, str]:
@@ -177,3 +178,148 @@ def test_an_address_that_does_not_answer() -> None:
     for address in ("nowhere", "127.0.0.1:99999", "127.0.0.1:", ":6379"):
         with pytest.raises(InputError, match="HOST:PORT"):
             make_executor("ray", 1, address)
+
+
+# --- machines ---
+
+
+def read(payload: Any, stop: Stop) -> Any:
+    from archwright.paths import user_path
+
+    return user_path(payload).read_text()
+
+
+class OtherMachines(Machines):
+    """As if a machine of the cluster lacked some files, whatever it says."""
+
+    lacking: frozenset[str] = frozenset()
+
+    def _take(self, node: Any, here: Any, there: Any) -> None:
+        sizes = {path: None if path in self.lacking else size for path, size in there["sizes"].items()}
+        super()._take(node, here, {**there, "sizes": sizes})
+
+
+def test_small_files_are_sent_to_machines_that_lack_them(
+    cluster: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    file, folder = tmp_path / "arrays.npz", tmp_path / "photos"
+    file.write_text("pixels")
+    folder.mkdir()
+    machines = OtherMachines(ray)
+    machines.lacking = frozenset({str(file)})
+    machines.require([str(file)])
+    assert list(machines.sent) == [str(file)]
+    monkeypatch.setattr(cluster, "_machines", machines)
+    file.unlink()  # so that the workers lack it, too
+    item = Item("one", str(file), (str(file),))
+    assert list(cluster.run(read, [item], Stop())) == [("one", "pixels")]
+    refusing = OtherMachines(ray)
+    refusing.lacking = frozenset({str(folder)})
+    with pytest.raises(InputError, match="only files, up to 512 MB"):
+        refusing.require([str(folder)])
+
+
+def node(name: str, cpus: float = 2, gpus: float = 0, alive: bool = True) -> dict[str, Any]:
+    resources = {"CPU": cpus, "GPU": gpus}
+    return {"NodeID": name, "Alive": alive, "NodeManagerHostname": name, "Resources": resources}
+
+
+class OneCluster:
+    """Ray, as far as machines ask it: every node answers at once with its version."""
+
+    exceptions = SimpleNamespace(RayError=OSError)
+
+    def __init__(self, **versions: str) -> None:
+        self.versions, self.found = versions, [node(name) for name in versions]
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return self.found
+
+    def get(self, reference: str, timeout: float | None = None) -> Any:
+        return {"version": self.versions[reference], "sizes": {}}
+
+    def wait(self, references: list[str], num_returns: int, timeout: float) -> Any:
+        return references, []
+
+
+@pytest.fixture
+def asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machines, "_ask", lambda self, node: node["NodeID"])
+    monkeypatch.setattr("archwright.execution.ray_machines.LOOK_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("asking")
+def test_a_machine_that_joins_later_takes_part_or_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    ray = OneCluster(a=archwright.__version__)
+    machines = Machines(ray)
+    machines.require(())
+    ray.versions |= {"b": "9.9.9", "c": archwright.__version__}
+    ray.found += [node("b"), node("c")]
+    machines.look()  # asked
+    machines.look()  # answered
+    machines.deal(100, "none")
+    assert machines.slots == 4  # of a and c
+    assert "b, is passed over: expected archwright" in caplog.text
+    ray.found[0]["Alive"] = False
+    machines.look()
+    machines.deal(100, "none")
+    assert machines.slots == 2
+    with pytest.raises(InputError, match=r"on b, got version 9\.9\.9"):
+        Machines(OneCluster(a=archwright.__version__, b="9.9.9")).require(())
+
+
+@pytest.mark.usefixtures("asking")
+def test_slots_are_dealt_by_workers_cpus_and_gpus() -> None:
+    ray = OneCluster(a=archwright.__version__, b=archwright.__version__)
+    ray.found = [node("a", cpus=4, gpus=1), node("b", cpus=2)]
+    machines = Machines(ray)
+    machines.require(())
+
+    def dealt(workers: int, gpu: str) -> list[int]:
+        machines.deal(workers, gpu)
+        return [one.slots for one in machines._fit.values()]
+
+    assert dealt(1, "none") == [1, 0]
+    assert dealt(5, "none") == [3, 2]
+    assert dealt(100, "none") == [4, 2]
+    assert dealt(100, "any") == [1, 2]
+    assert dealt(100, "must") == [1, 0]
+    machines.deal(5, "none")
+    given = []
+    while (machine := machines.free()) is not None:
+        machine.under_way += 1
+        given.append(machine.node)
+    assert (given.count("a"), given.count("b")) == (3, 4)  # b is full: one more waits for each of its CPUs
+    plain = Machines(OneCluster(a=archwright.__version__))
+    plain.require(())
+    with pytest.raises(InputError, match="machines with GPUs"):
+        plain.deal(1, "must")
+
+
+def test_small_items_go_together_and_are_recorded_together(cluster: Executor, tmp_path: Path) -> None:
+    """Hundreds of items of no time take few tasks and few writes; each result is there once."""
+    items = [Item(str(number), {"value": number, "marker": str(tmp_path / "calls")}) for number in range(10, 310)]
+    log, writes = ItemLog(tmp_path / "log.jsonl"), []
+    record = log.record_all
+    log.record_all = lambda results: (writes.append(len(results)), record(results))[1]  # type: ignore[method-assign]
+    found = run_items(cluster, double, items, log, Stop())
+    assert found == {item.key: 2 * int(item.key) for item in items}
+    assert sum(writes) == 300
+    assert len(writes) < 100
+    assert ItemLog(tmp_path / "log.jsonl").done == found
+
+
+def fail_at_five(payload: Any, stop: Stop) -> Any:
+    if payload == 5:
+        raise InputError("another number", "5")
+    return payload
+
+
+def test_what_came_before_a_failure_in_a_task_is_kept() -> None:
+    from archwright.execution.ray import _work_off
+
+    _, results, error = _work_off(fail_at_five, [3, 4, 5, 6], {})
+    assert results == [3, 4]
+    assert isinstance(error, InputError)

@@ -62,6 +62,7 @@ def planned_run(folder: Path, space: Compact, plan: Spending = PLAN, reference_m
         "busy": False,
         "chosen_limits_ms": [round(plain, 4), round(1.8 * plain, 4)],
         "sizes": [space.scale.image_size],
+        "measured": [space.scale.image_size],
         "references_ms": {} if reference_ms is None else {space.scale.image_size: reference_ms},
     }
     run.finish_stage("table", table)

@@ -45,6 +45,11 @@ class OnAccelerator(torch.Tensor):
         wrapped.inner = inner
         return wrapped
 
+    @property
+    def is_meta(self) -> bool:  # type: ignore[override]
+        """It holds numbers: modules load weights into it."""
+        return False
+
     def numpy(self, *_: Any, **__: Any) -> Any:
         raise TypeError("can't convert this device type tensor to numpy. Use Tensor.cpu() first.")
 

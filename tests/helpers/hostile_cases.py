@@ -794,7 +794,7 @@ def own_networks() -> Iterator[Case]:
                 "rarts-width",
                 "--data",
                 "digits",
-                "--ratio",
+                "--keep-channels",
                 "0.5",
                 "--network",
                 f"helpers.hostile_code:{name}",

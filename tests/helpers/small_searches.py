@@ -14,6 +14,11 @@ GRADIENTS = {"search_epochs": 1, "search_batch": 16}
 SHARED = {"supernet_epochs": 1, "supernet_batch": 32, "measurements": 4, "images": 16}
 OWN: dict[str, dict[str, Any]] = {
     "evolution": {"population": 2, "sample": 1},
+    "nsga2": {"population": 2},
+    "train": {
+        "final_epochs": None,
+        "architecture": "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|none~0|skip_connect~1|nor_conv_3x3~2|",
+    },
     "nasi": {"steps": 2, "nu_samples": 2, "proxy_channels": 4, "proxy_batch": 8},
     "hnas": {"pool": 4, "replicates": 1, "probes": 2, "proxy_size": 8, "proxy_batch": 8},
     "binas": dict.fromkeys(("channels", "cells", "epochs", "final_epochs", "batch_size")),
@@ -31,7 +36,7 @@ OWN: dict[str, dict[str, Any]] = {
     "rarts-width": {
         **GRADIENTS,
         "network": "helpers.own_networks:plain",
-        "ratio": 0.4,
+        "keep_channels": (0.6,),
         "timing": False,
         "compare": False,
         **dict.fromkeys(("channels", "cells")),

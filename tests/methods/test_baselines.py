@@ -98,7 +98,7 @@ def test_proposals_meet_the_limits(nb201: CompactTable, kind: type[ProposalSearc
     scale = NASBENCH201.scales["paper"]
     assert search.context.task.target_device == "pixel3"
     history = simulate(search, nb201.accuracies("cifar10", 12, "validation"), 60)
-    for architecture, _ in history:
+    for architecture in (trial.architecture for trial in history):
         assert isinstance(architecture, Cell201)
         assert NASBENCH201.cost(architecture, scale).params <= limits["params"]
         assert nb201.latency_ms(architecture, "pixel3") <= limits["latency_ms"]

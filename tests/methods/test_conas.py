@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ def test_every_cell_space(space: str, tmp_path: Path) -> None:
 
 
 def test_what_cannot_work_is_refused(first: Answer, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cell space"):
+    with pytest.raises(InputError, match="space with a supernet"):
         search("conas", run=tmp_path / "a", **{**SMALL, "channels": None, "cells": None}, space="mbconv")
     with pytest.raises(InputError, match="limits"):
         search("rsps", run=tmp_path / "b", **SMALL, limits={"params": 1e6})
@@ -222,6 +223,8 @@ def test_the_report_says_why(first: Answer) -> None:
 
 
 def test_work_items_name_a_space_so_that_another_process_finds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spaces, "entries", dict(spaces.entries))
+    monkeypatch.setattr(spaces, "_added", set(spaces._added))
     spaces.register("test-conas", TriangleSpace)
     sent: list[str] = []
 
@@ -233,3 +236,30 @@ def test_work_items_name_a_space_so_that_another_process_finds_it(monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         search("rsps", space="test-conas", **SMALL)
     assert set(sent) == {"helpers.triangle_space:TriangleSpace"}
+
+
+def test_the_supernet_has_a_scale_of_its_own(tmp_path: Path) -> None:
+    result = search("rsps", run=tmp_path / "run", **{**SMALL, "measurements": 4}, supernet_channels=4, supernet_cells=2)
+    made = json.loads((tmp_path / "run" / "artifacts" / "measured_by.json").read_text())
+    assert (made["scale"]["channels"], made["scale"]["cells"]) == (4, 2)
+    small = NASBENCH201.scale_from({**made["scale"], "channels": 2, "cells": 1})
+    assert result.best.params == NASBENCH201.cost(NASBENCH201.parse(result.best.architecture), small).params
+
+
+def settled(space: str, **options: Any) -> conas.Conas:
+    """The method in ``space``, without a run."""
+    made = object.__new__(conas.Conas)
+    made.context = SimpleNamespace(task=SimpleNamespace(space=spaces.get(space), data=SimpleNamespace(classes=3)))  # type: ignore[assignment]
+    made.options = conas.ConasOptions(**options)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("space", "cells", "threshold", "decay"), [("darts", 8, 1.5, 3e-4), ("nasbench201", 5, 1.8, 5e-4)]
+)
+def test_the_papers_preset(space: str, cells: int, threshold: float, decay: float) -> None:
+    names = ("supernet_channels", "supernet_cells", "supernet_epochs", "supernet_weight_decay", "measure_batch")
+    paper, short = settled(space, preset="paper", supernet_epochs=7), settled(space)
+    assert [paper.setting(name) for name in names] == [16, cells, 7, decay, 64]
+    assert [short.setting(name) for name in names] == [None, None, 20, 5e-4, 256]
+    assert (paper.threshold, short.threshold) == (threshold, pytest.approx(np.log(3)))

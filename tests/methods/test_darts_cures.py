@@ -17,7 +17,6 @@ from archwright.methods.darts_cures import (
     _moved,
     concentrations,
     normalised_edges,
-    operation_weights,
     unmoved,
 )
 from archwright.runs.progress import Progress
@@ -175,7 +174,7 @@ def test_the_adversary_raises_the_loss_more_than_chance(runs):
 def test_every_parameter_of_an_operation_is_counted_once():
     for space, cells in ((NASBENCH201, 1), (DARTS, 3)):
         network = CellSupernet(space, Scale(4, cells, 3, 8, 1))
-        seen = [(id(weight), weight.numel()) for weight, _, _ in operation_weights(network)]
+        seen = [(id(weight), weight.numel()) for weight, _, _ in network.operation_weights()]
         inside = {
             id(p): p.numel()
             for name, module in network.named_modules()

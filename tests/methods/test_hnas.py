@@ -40,6 +40,21 @@ def test_objective_is_equation_7_7() -> None:
         assert objective.values(1.0, 0.5) == pytest.approx(by_hand)
 
 
+def test_the_exponent_of_equation_7_7() -> None:
+    metric, kappa = np.array([1.0, 2.0, 4.0]), np.array([10.0, 10.0, 80.0])
+    for penalty, base in (("square", 2.0), ("absolute", 1.0)):
+        objective = Objective(metric, kappa, penalty, exponent=1.5)  # type: ignore[arg-type]
+        mu, nu = objective.parameters(0.0, 0.5)
+        expected = kappa / metric + mu * np.abs(metric**2 - nu) ** (1.5 * base)
+        assert objective.values(0.0, 0.5) == pytest.approx(expected)
+
+
+def test_knas_enters_with_the_root_of_d_11() -> None:
+    values = np.array([[1.0, 5.0], [4.0, 5.0], [9.0, 5.0]])
+    scores = Scores(("knas", "kappa"), np.array([1, -1]), values, np.zeros_like(values))
+    assert make_objective(scores, "knas", "square").metric == pytest.approx([0.5, 1.0, 1.5])
+
+
 def test_a_metric_without_a_positive_scale_enters_by_rank() -> None:
     values = np.array([[-3.0, 5.0], [0.0, 5.0], [-1.0, 5.0]])
     scores = Scores(("naswot", "kappa"), np.array([1, -1]), values, np.zeros_like(values))

@@ -97,7 +97,7 @@ def test_samples_are_hard_and_carry_the_softmax_derivative() -> None:
 def test_none_is_never_drawn_and_picks_are_kept() -> None:
     torch.manual_seed(0)
     for space in (NASBENCH201, DARTS, NASBENCH1SHOT1_1):
-        zeros = {name: torch.zeros(choice.shape) for name, choice in space.choices.items()}
+        zeros = {name: torch.zeros(choice.shape) for name, choice in space.draws.items()}
         for _ in range(20):
             weights = sample_weights(space, zeros, 1.0)
             assert {name: tuple(w.shape) for name, w in weights.items()} == space.decisions
@@ -110,10 +110,10 @@ def test_none_is_never_drawn_and_picks_are_kept() -> None:
 
 
 def test_strongest_of_darts_pairs_the_two_best_in_order() -> None:
-    delta = {name: np.zeros(choice.shape) for name, choice in DARTS.choices.items()}
+    delta = {name: np.zeros(choice.shape) for name, choice in DARTS.draws.items()}
     delta["normal:operation"][1, [4, 1]] = 2.0, 1.0  # node 3: sep_conv_3x3 first, then max_pool_3x3
     delta["normal:inputs:3"][0, [2, 0]] = 5.0, 4.0
-    architecture: Any = DARTS.derive_choices(delta)
+    architecture: Any = DARTS.derive_draws(delta)
     assert set(architecture.normal.nodes[1]) == {("sep_conv_3x3", 2), ("max_pool_3x3", 0)}
     assert DARTS.parse(str(architecture)) == architecture
 

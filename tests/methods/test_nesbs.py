@@ -231,7 +231,7 @@ def test_particles_on_one_architecture_are_an_error_that_offers_delta(found: Ans
         ({"sampler": "nes-rs", "size": 4, "pool": 3}, "a pool at least as large"),
         ({"limits": {"memory_bytes": 3.0}}, "a limit of the method nesbs .latency_ms, macs, params"),
         ({"benchmark": "nb201"}, "--benchmark with the method 'nesbs'"),
-        ({"space": "mbconv"}, "a cell space"),
+        ({"space": "mbconv"}, "a space with a supernet"),
         ({"partial_channels": 3}, "divisible by 3"),
         ({"supernet": "nowhere"}, "a run with a trained supernet"),
         ({"delta": float("nan")}, "delta"),

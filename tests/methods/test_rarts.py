@@ -37,7 +37,7 @@ def leaves(tensors):
 def test_the_iteration_is_equation_8(fused):
     lam, beta, latency = 1.7, 0.6, torch.tensor([3.0, 1.0], dtype=torch.float64)
     problem, w, y = make_problem(lr=0.1), make_copy(seed=0, lr=0.2), make_copy(seed=5, lr=0.3)
-    penalty = LatencyPenalty(latency, 0.05, ["cell"])
+    penalty = LatencyPenalty({"cell": latency}, 0.05)
     hand_w, hand_y = leaves(w.weights), leaves(y.weights)
     (a,) = leaves(problem.alpha.get(detached=True).values())
     step = (fused_rarts_step if fused else rarts_step)(problem, w, y, lam, beta, penalty)
@@ -107,7 +107,7 @@ def test_a_larger_latency_weight_gives_a_faster_minimiser():
         problem = Problem(
             objective, make_problem().train, make_problem().validation, alpha, descent(alpha.parameters(), 1.0)
         )
-        penalty = LatencyPenalty(latency, weight, ["cell"])
+        penalty = LatencyPenalty({"cell": latency}, weight)
         step = rarts_step(problem, make_copy(), make_copy(), 1.0, 0.0, penalty)
         for index in range(300):
             step(position(index, steps=300))

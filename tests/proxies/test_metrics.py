@@ -34,6 +34,9 @@ def test_grad_and_snip_by_autograd() -> None:
     assert own(model, "grad") == pytest.approx(sum(float(g.norm()) for g in gradients), rel=1e-5)
     products = [float((w * g).abs().sum().detach()) for w, g in zip(weights, gradients, strict=True)]
     assert own(model, "snip") == pytest.approx(sum(products), rel=1e-5)
+    flat, weight = (torch.cat([one.detach().flatten() for one in several]) for several in (gradients, weights))
+    assert own(model, "grad-whole") == pytest.approx(float(flat.norm()), rel=1e-5)
+    assert own(model, "snip-whole") == pytest.approx(abs(float(weight @ flat)), rel=1e-4)
 
 
 def test_grasp_by_finite_difference() -> None:

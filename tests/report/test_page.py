@@ -15,7 +15,8 @@ from PIL import Image
 
 from archwright.cli.main import cli
 from archwright.errors import InputError
-from archwright.report.page import LARGEST_PAGE, report_comparison, report_run, run_page
+from archwright.report.compared import report_comparison
+from archwright.report.page import LARGEST_PAGE, report_run, run_page
 from archwright.runs.run import Run
 from archwright.search.engine import search
 from archwright.search.flags import command_of

@@ -234,8 +234,8 @@ def test_names_of_any_length_and_runs_of_any_shape_are_answered(guest: TestClien
     assert guest.get("/runs/odd/report.html").status_code == 409
     run = make_run(root, "strange")
     run.describe(machine={"a": 1}, versions={"b": [1]})
-    run.event("diagnostics", epoch=1, cells=[1])
-    run.event("diagnostics", epoch=2, cells=[1])
+    run.event("other", epoch=1, cells=[1])
+    run.event("other", epoch=2, cells=[1])
     assert guest.get("/runs/strange/report.html").status_code == 200  # odd events are passed over
 
 
@@ -399,3 +399,47 @@ def test_without_the_extra_the_command_says_how_to_get_it(tmp_path: Path, monkey
     error = CliRunner().invoke(cli, ["serve"], env={"ARCHWRIGHT_RUNS": str(tmp_path)}).exception
     assert isinstance(error, InputError)
     assert "pip install 'archwright[report]'" in str(error)
+
+
+# --- notes, deletion, comparison ---
+
+
+def test_a_note_is_kept_and_shown(guest: TestClient, root: Path) -> None:
+    path = "/api/runs/stopped [one]/note"
+    assert guest.post(path, content="<b>try</b> longer\nsecond line").status_code == 403  # not from our page
+    assert guest.post(path, content="<b>try</b> longer\nsecond line", headers=SAME).status_code == 200
+    assert Run.open(root / "stopped [one]").note == "<b>try</b> longer\nsecond line\n"
+    assert overview(root)["runs"][0]["note"].startswith("<b>try</b>")
+    page = guest.get("/runs/stopped [one]/report.html").text
+    assert "&lt;b&gt;try&lt;/b&gt; longer" in page
+    assert guest.post(path, content="x" * 50_000, headers=SAME).status_code == 409
+    assert guest.post(path, content=" ", headers=SAME).status_code == 200
+    assert not (root / "stopped [one]" / "note.txt").exists()
+
+
+def test_a_run_is_deleted_unless_it_works(guest: TestClient, root: Path) -> None:
+    path = "/api/runs/stopped [one]/delete"
+    assert guest.post(path).status_code == 403
+    with Run.open(root / "stopped [one]").locked():
+        answer = guest.post(path, headers=SAME)
+        assert answer.status_code == 409
+    assert guest.post(path, headers=SAME).status_code == 200
+    assert not (root / "stopped [one]").exists()
+    assert guest.post("/api/runs/..%2Fsecret.txt/delete", headers=SAME).status_code == 404
+
+
+def test_comparisons_name_what_is_missing(guest: TestClient, root: Path) -> None:
+    assert "two to 12 runs" in guest.get("/compare?run=a").json()["error"]
+    assert guest.get("/compare?run=a&run=b").status_code == 404
+    make_run(root, "other")
+    answer = guest.get("/compare", params=[("run", "other"), ("run", "stopped [one]")])
+    assert answer.status_code == 409
+    assert "finished runs" in answer.json()["error"]
+
+
+def test_a_score_of_ones_own_has_no_percent(root: Path) -> None:
+    from archwright.search.engine import search
+
+    search("random", space='choices:{"x": [1, 2, 3]}', evaluate=len, evaluations=2, run=root / "own")
+    (row,) = [one for one in overview(root)["runs"] if one["name"] == "own"]
+    assert row["result"] == "1"

@@ -105,7 +105,7 @@ def test_diagnostics_and_evaluations(tmp_path: Path) -> None:
     story = Story()
     for epoch in range(3):
         cells = {"normal": {"entropy": 1.0 - epoch / 4, "skip_share": epoch / 4}}
-        story.add({"time": 0, "kind": "diagnostics", "epoch": epoch, "cells": cells})
+        story.add({"time": 0, "kind": "epoch", "epoch": epoch, "cells": cells})
     for accuracy in (50, None, 40, "x", 70):
         story.add_evaluation({"accuracy": accuracy})
     assert story.entropies["normal"].points == [(1, 1.0), (2, 0.75), (3, 0.5)]

@@ -12,6 +12,7 @@ from archwright.reproduce import binas
 from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.solvers import StagedChoice, StagedProblem
 from archwright.solvers.problem import Floats
+from archwright.spaces.gallery import NETWORKS
 
 
 def ours(outcome: Outcome) -> dict[str, Row]:
@@ -48,6 +49,18 @@ def test_one_pool_ranks_better_than_separate_measurements(tmp_path: Path, monkey
     assert (tmp_path / "plot.png").stat().st_size > 0
 
 
+def test_the_published_networks_have_the_sizes_of_table_4(tmp_path: Path) -> None:
+    found = ours(binas.binas_4(Settings(tmp_path)))
+    assert len(found) == 2 * len(NETWORKS) == 24
+    for name in binas.TABLE_4:
+        params, macs = found[f"{name} params"], found[f"{name} macs"]
+        assert params.ours == pytest.approx(params.paper, abs=0.06)
+        if name not in ("hardcore-a", "hardcore-b"):  # the text prints the next definitions' there
+            assert macs.ours == pytest.approx(macs.paper, abs=10)
+    assert found["hardcore-b macs"].ours == pytest.approx(found["hardcore-a macs"].paper, abs=2)
+    assert found["hardcore-c macs"].ours == pytest.approx(found["hardcore-b macs"].paper, abs=2)
+
+
 def test_the_noise_ceiling_is_what_true_values_reach() -> None:
     rng = np.random.default_rng(0)
     true = rng.normal(size=20_000)
@@ -82,7 +95,7 @@ def test_table_2_and_figure_6_share_one_search(tmp_path: Path, monkeypatch: pyte
     figure = binas.binas_fig6(Settings(tmp_path / "binas-fig6", data=settings.data))
     assert (folder / "run.json").stat().st_mtime_ns == begun
     assert list(tmp_path.glob("binas-search-*")) == [folder]
-    assert len(figure.rows) == 30  # six decisions, five stages
+    assert len(figure.rows) == 2 * (2 * 5 + 4 * 5 * 4)  # gain and cost of two depths a stage, four changes a block
 
 
 def binas_correction(*_: object) -> object:

@@ -12,8 +12,9 @@ import torch
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.reproduce import binas_compare
+from archwright.reproduce.arms import arm_rows, below
 from archwright.reproduce.base import Settings
-from archwright.reproduce.binas_compare import ARMS, Bench, bench_notes, bench_rows, equal_time
+from archwright.reproduce.binas_compare import ARMS, Bench, bench_notes, equal_time
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from helpers.binas_plans import PLAN, planned_run, space_of, table_of
@@ -96,18 +97,24 @@ def test_the_four_convolutions_are_those_of_the_table() -> None:
 
 def test_rows_and_notes_say_how_binas_stands() -> None:
     accuracies = {"BINAS": np.array([[90.0, 92.0], [94.0, 96.0]]), "plain": np.array([[88.0, 88.0], [91.0, 91.0]])}
-    rows = {row.label: row for row in bench_rows("grey", accuracies)}
+    rows = {row.label: row for row in arm_rows("grey", accuracies)}
     assert rows["BINAS grey limit 2"].ours == 94.0
     assert rows["plain grey mean"].ours == 89.5
     notes = bench_notes(Bench("grey", GREY, 8, 5.0), [0.1, 0.2], accuracies)
     assert "limits 0.1 ms, 0.2 ms" in notes[0]
     assert "+3.50 ± 0.50 points beside plain, mean over the limits" in notes[1]  # 3 and 4: their error is .5
     slower = {**accuracies, "plain": np.array([[np.nan, 88.0], [np.nan, 91.0]]), "slow": np.full((2, 2), np.nan)}
-    rows = {row.label: row.ours for row in bench_rows("grey", slower)}
+    rows = {row.label: row.ours for row in arm_rows("grey", slower)}
     assert (rows["plain grey limit 1"], rows["plain grey limit 2"], rows["plain grey mean"]) == (None, 89.5, None)
     notes = bench_notes(Bench("grey", GREY, 8, 5.0), [0.1, 0.2], slower)
     assert len(notes) == 2
     assert "+4.50 ± 0.50 points beside plain, mean over those of the limits that it keeps" in notes[1]
+
+
+def test_an_arm_that_is_better_at_a_limit_is_said() -> None:
+    gains = np.array([[-1.0, -3.0, np.nan], [1.0, -2.0, np.nan], [0.0, -2.5, np.nan]])
+    (said,) = below("grey", "BINAS", "control", [0.1, 0.2, 0.3], gains)
+    assert said == "grey: BINAS is BELOW control within 0.2 ms: -2.50 ± 0.29 points"
 
 
 def test_unknown_data_are_refused(tmp_path: Path) -> None:

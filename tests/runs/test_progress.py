@@ -8,7 +8,7 @@ import pytest
 
 from archwright.runs import progress
 from archwright.runs.files import read_json
-from archwright.runs.progress import KeptProgress, Progress, TerminalProgress
+from archwright.runs.progress import KeptProgress, Progress, TerminalProgress, said_seconds, seconds_left
 from archwright.runs.run import Run
 
 
@@ -25,9 +25,9 @@ def test_without_a_terminal_there_is_a_line_now_and_then(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "evaluating: 30 of 100, about 1.2 min left (best 29)",
-        "evaluating: 60 of 100, about 0.7 min left (best 59)",
-        "evaluating: 90 of 100, about 0.2 min left (best 89)",
+        "evaluating: 30 of 100, about 70 s left (best 29)",
+        "evaluating: 60 of 100, about 40 s left (best 59)",
+        "evaluating: 90 of 100, about 10 s left (best 89)",
     ]
 
 
@@ -60,3 +60,20 @@ def test_a_bar_that_cannot_be_written_does_no_harm(tmp_path: Path) -> None:
     (run.folder / progress.FILE).mkdir()
     with KeptProgress(Progress(), run).task("work", 1) as bar:
         bar.advance()
+
+
+def test_the_time_left_is_said_when_it_is_known_to_a_factor_of_two() -> None:
+    assert seconds_left(1, 9999, 15.0) is None  # "2,499 min" after one step
+    assert seconds_left(3, 3, 9.0) is None
+    assert seconds_left(4, 1000, 9.0) is None  # a three-hundredth says little
+    assert seconds_left(4, 6, 8.0) == 12.0
+    assert seconds_left(40, 60, 8.0) == 12.0
+    assert seconds_left(10, 0, 8.0) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.1, "1 s"), (89, "89 s"), (600, "10 min"), (2470, "41 min"), (9000, "2.5 h"), (400_000, "4.6 days")],
+)
+def test_seconds_as_a_person_says_them(seconds: float, text: str) -> None:
+    assert said_seconds(seconds) == text

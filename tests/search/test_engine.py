@@ -224,8 +224,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     pids: list[int] = []
     make = processes._Worker.__init__
 
-    def noted(self: processes._Worker) -> None:
-        make(self)
+    def noted(self: processes._Worker, gpu: str | None) -> None:
+        make(self, gpu)
         pids.append(self.process.pid)
 
     monkeypatch.setattr(processes._Worker, "__init__", noted)

@@ -47,6 +47,8 @@ SETTINGS: dict[str, st.SearchStrategy[Any]] = {
     "network": st.sampled_from(["vgg16", "own_networks:plain"]),
 }
 """Values of settings and options whose type says too little."""
+OWN = {"space": f"model:{Path(__file__).parents[2] / 'examples' / 'own_network.py'}:Net"}
+"""A network of one's own, whose widths a user may set."""
 
 
 def values_of(info: FieldInfo) -> st.SearchStrategy[Any]:
@@ -78,6 +80,11 @@ def _values(kind: Any, info: FieldInfo) -> st.SearchStrategy[Any]:
     return st.floats(least, most).filter(lambda value: value == 0 or abs(value) >= LEAST_TEMPERATURE)
 
 
+SETTINGS |= {
+    "objectives": st.just(("accuracy", "-seconds")),
+    **dict.fromkeys(("keep_channels", "keep_macs", "keep_params"), st.sampled_from([(0.5,), (0.5, 0.8)])),
+    **dict.fromkeys(("mean", "std"), st.sampled_from([(0.5,), (0.485, 0.456, 0.406)])),
+}
 SETTINGS["training"] = st.fixed_dictionaries(
     {},
     optional={
@@ -92,7 +99,8 @@ def own_values(name: str, info: FieldInfo) -> st.SearchStrategy[Any]:
     """Values of a setting or an option that are not its default."""
     if name.endswith("_lr_min"):
         return st.sampled_from([1e-4, 2e-4])  # below every learning rate at the start
-    return SETTINGS[name] if name in SETTINGS else values_of(info)
+    named = name == "mean" and "Literal" in str(info.annotation)  # of probabilities or logits, not of pixels
+    return SETTINGS[name] if name in SETTINGS and not named else values_of(info)
 
 
 def fields_of(method: str) -> dict[str, FieldInfo]:
@@ -146,7 +154,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The configuration that the real command makes of its words."""
 
     def asked(method: str, **given: Any) -> None:
-        given.pop("run"), given.pop("progress"), given.pop("yes")
+        for name in ("run", "progress", "yes", "ranks", "log"):
+            del given[name]
         raise ParsedError(asked_for(method, given))
 
     monkeypatch.setattr(engine, "search", asked)
@@ -178,7 +187,7 @@ def test_the_command_is_read_back_as_the_same_configuration(method: str, reads: 
 def test_every_setting_alone_is_read_back(method: str, reads: Any) -> None:
     """Each of them in its turn, so that none is left out by chance."""
     fields = fields_of(method)
-    plans = [{}, {"plan": "paper"}, {"pretrained": "tiny"}, {"benchmark": "nb201"}]
+    plans = [{}, {"plan": "paper"}, {"pretrained": "tiny"}, {"benchmark": "nb201"}, OWN, {"shards": 2}]
 
     @settings(max_examples=2, deadline=None)
     @given(st.data())

@@ -22,7 +22,7 @@ from archwright.models import load_model
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search import limited
-from archwright.search.answer import Answer
+from archwright.search.answer import Answer, Spread
 from archwright.search.engine import reopened
 from archwright.search.limited import front_of, time_again
 from archwright.search.registry import methods
@@ -180,6 +180,21 @@ def test_the_networks_are_timed_again(finished: Answer, limits: list[float]) -> 
     for one in found:
         assert one.medians_ms == pytest.approx([steady_ms(strategy, one.architecture)] * 2)
         assert one.within
+
+
+def test_the_networks_are_timed_again_on_another_back_end(finished: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[Timing]()
+
+    def watch(network: Any, scale: Any, timing: Timing) -> Any:
+        del network, scale
+        seen.append(timing)
+        return "watch"
+
+    monkeypatch.setattr(limited, "stopwatch", watch)
+    monkeypatch.setattr(limited, "middle_round", lambda _: Spread(median_ms=0.01, low_ms=0.01, high_ms=0.01))
+    found = time_again(finished.folder, 1, backend="onnxruntime")
+    assert {one.backend for one in seen} == {"onnxruntime"}
+    assert [one.medians_ms for one in found] == [[0.01]] * len(finished.models)
 
 
 def test_a_plan_is_repeated(

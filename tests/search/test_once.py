@@ -34,7 +34,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     counted(Configuration, "__init__", "validated")
     counted(request, "load", "images")
-    monkeypatch.setattr(engine, "_finish", lambda prepared, resumed=False: prepared)
+    monkeypatch.setattr(engine, "_finish", lambda prepared, **_: prepared)
     monkeypatch.setattr(request, "LOADED", {})
     return found
 

@@ -42,6 +42,7 @@ def test_the_run_keeps_its_plan_with_titles_and_its_data(run: Run) -> None:
     assert run.header["plan"] == [
         {"name": "search", "title": "evaluate architectures"},
         {"name": "train", "title": "train the chosen network"},
+        {"name": "beside", "title": "simple things beside"},
         {"name": "answer", "title": "answer"},
     ]
     assert len(run.header["fingerprint"]) == 64
@@ -77,7 +78,7 @@ def test_paths_are_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     with monkeypatch.context() as patch:
-        patch.setattr("archwright.search.engine._finish", lambda method, resumed: method.context.task.data.fingerprint)
+        patch.setattr("archwright.search.engine._finish", lambda method, **_: method.context.task.data.fingerprint)
         assert resume(tmp_path / "run") == Run.open(tmp_path / "run").header["fingerprint"]
     np.savez(tmp_path / "own.npz", x=255 - images, y=labels)
     LOADED.clear()

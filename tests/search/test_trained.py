@@ -18,7 +18,7 @@ from archwright.runs.run import Run
 from archwright.runs.stop import Stop
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.trained import TrainedNetwork, Trainer, networks_of, order, short_name
+from archwright.search.trained import TrainedNetwork, Trainer, networks_of, order, short_name, slowest_as_good
 from archwright.training import Recipe
 from helpers.binas_plans import space_of
 
@@ -125,3 +125,14 @@ def test_a_stopped_training_goes_on_and_ends_the_same(tmp_path: Path) -> None:
     fresh = new_network()
     trainer(tmp_path / "parts").train("one", fresh, 8, steps=20)
     assert all(torch.equal(a, b) for a, b in zip(whole.state_dict().values(), fresh.state_dict().values(), strict=True))
+
+
+def test_the_slowest_that_is_not_clearly_worse_on_validation_is_preferred() -> None:
+    accuracies, latencies = [96.7, 94.2, 95.0, 82.5], [2.1, 3.6, 2.0, 4.0]
+    assert slowest_as_good(accuracies, latencies, 120, 2) == 1
+    assert slowest_as_good(accuracies, latencies, 10_000, 2) == 0
+    assert slowest_as_good([94.2, 96.7, 96.7], [2.0, 2.05, 2.1], 120, 2) == 2  # nearly as slow: the most accurate
+    assert slowest_as_good([100.0, 99.2], [1.0, 2.0], 120, 2) == 1
+    assert slowest_as_good([100.0, 99.2], [1.0, 2.0], 12_000, 2) == 0
+    assert slowest_as_good([99.7, 99.4], [1.0, 2.0], 359, 1) == 1  # one image
+    assert slowest_as_good([99.7, 98.9], [1.0, 2.0], 359, 1) == 0  # three

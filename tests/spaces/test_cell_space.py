@@ -86,7 +86,11 @@ def test_a_space_without_networks_has_none_to_score():
 def test_other_spaces_are_refused_before_a_folder_exists(tmp_path):
     with pytest.raises(InputError, match="cell space"):
         as_cell_space(MBCONV)
-    for method, words in (("darts", "cell space"), ("nasi", "cell space"), ("hnas", "training-free")):
+    for method, words in (
+        ("darts", "space with a supernet"),
+        ("nasi", "space with a supernet"),
+        ("hnas", "training-free"),
+    ):
         with pytest.raises(InputError, match=words):
             aw.search(method, space="mbconv", data="digits", scale="mbconv-8", run=tmp_path / method)
         assert not (tmp_path / method).exists()

@@ -9,9 +9,11 @@ import torch
 from torch import nn
 
 from archwright.errors import InputError
+from archwright.search.engine import search
 from archwright.spaces.choice_space import ChoiceSpace, Combination
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.spaces.operations import Cost
+from archwright.spaces.ranges import Integer, Real
 from archwright.spaces.registry import find_space, name_space
 from archwright.testing import check_space
 
@@ -134,3 +136,65 @@ def test_spaces_are_found_by_text(tmp_path: Path) -> None:
 def test_other_texts_are_no_space(text: str) -> None:
     with pytest.raises(InputError):
         find_space(text)
+
+
+# --- ranges ---
+
+RANGES = {
+    "lr": Real(1e-4, 1e-1, log=True),
+    "width": Integer(8, 24),
+    "many": Integer(1, 10**6, log=True),
+    "kind": ["a", "b"],
+}
+
+
+def test_contract_with_ranges() -> None:
+    check_space(ChoiceSpace(RANGES))
+
+
+def test_levels_are_even_and_hold_both_ends() -> None:
+    lr = np.array(Real(1e-4, 1e-1, log=True).levels)
+    assert (lr[0], lr[-1], len(lr)) == (1e-4, 1e-1, 1001)
+    assert np.diff(np.log(lr)) == pytest.approx(np.log(1e3) / 1000, rel=0.02)
+    assert Integer(8, 24).levels == list(range(8, 25))
+    many = Integer(1, 10**6, log=True).levels
+    assert (many[0], many[-1]) == (1, 10**6)
+    assert all(isinstance(one, int) for one in many)
+    assert np.diff(Real(-1.0, 1.0).levels) == pytest.approx(0.002)
+
+
+def test_a_number_between_levels_is_the_nearest_and_the_text_is_its_own() -> None:
+    space = ChoiceSpace(RANGES)
+    found = space.parse('{"lr": 0.00123, "width": 9, "many": 77, "kind": "a"}')
+    assert found["lr"] == pytest.approx(0.00123, rel=0.004)
+    assert space.parse(str(found)) == found
+    for wrong in ('"lr": 1.0', '"lr": true', '"lr": "x"'):
+        with pytest.raises(InputError, match=r"a number from 0\.0001 to 0\.1"):
+            space.parse(f'{{{wrong}, "width": 9, "many": 77, "kind": "a"}}')
+    with pytest.raises(InputError, match="an integer from 8 to 24"):
+        space.parse('{"lr": 0.01, "width": 9.5, "many": 77, "kind": "a"}')
+
+
+def test_ranges_are_texts_too() -> None:
+    space = ChoiceSpace(RANGES)
+    again = find_space(space.spec)
+    assert again.choices == space.choices
+    assert len(space.spec) < 200
+    for wrong in (
+        '{"real": [1, 2, 3]}',
+        '{"real": [1, 0]}',
+        '{"integer": [1, 2.5]}',
+        '{"real": [0, 1], "log": true}',
+        '{"from": 1}',
+    ):
+        with pytest.raises(InputError):
+            find_space(f'choices:{{"x": {wrong}}}')
+
+
+def test_a_search_finds_the_best_of_a_range() -> None:
+    """The optimum is known: x = 0.3, n = 40."""
+    space = ChoiceSpace({"x": Real(0.0, 1.0), "n": Integer(1, 100)})
+    found = search(
+        "evolution", space=space, evaluate=lambda one: -abs(one["x"] - 0.3) - abs(one["n"] - 40) / 100, evaluations=400
+    )
+    assert found.best.accuracy > -0.05

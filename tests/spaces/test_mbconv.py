@@ -14,8 +14,10 @@ from archwright.errors import InputError
 from archwright.solvers.pareto import front
 from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Scale
+from archwright.spaces.gallery import NETWORKS, PUBLISHED_MBCONV
 from archwright.spaces.mbconv import MBCONV, SCALES, MbConv, scale_for
 from archwright.spaces.mbconv_scale import MbConvScale
+from archwright.spaces.staged_scale import round_to_eight
 from helpers.counting import counted
 
 TINY = MbConv(
@@ -131,6 +133,34 @@ def test_one_last_convolution_and_the_eps_of_norms_are_built_and_counted() -> No
     cost = MIXED.cost(MIXED.heaviest(), MIXED.scale)
     assert counted(network, MIXED.scale.image_channels, MIXED.scale.image_size) == (cost.params, cost.macs)
     assert {m.eps for m in network.modules() if isinstance(m, nn.BatchNorm2d)} == {1e-3}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_published_networks_are_of_their_space(name: str) -> None:
+    space = PUBLISHED_MBCONV
+    assert space.parse(str(NETWORKS[name])) == NETWORKS[name]
+    with torch.device("meta"):
+        network = space.build(NETWORKS[name], space.scale)
+    cost = space.cost(NETWORKS[name], space.scale)
+    assert (cost.params, cost.macs) == counted(network, 3, 224)
+
+
+def test_squeeze_excite_of_the_expanded_channels_or_of_the_input() -> None:
+    blocks = [row[0] for row in TINY.heaviest().geometries(TINY.scale)]
+    assert [block.squeezed for block in blocks] == [round_to_eight(block.inner / 4) for block in blocks]
+    narrow = TINY.scale.changed(squeeze_of="input")
+    others = [row[0] for row in TINY.heaviest().geometries(narrow)]
+    assert [block.squeezed for block in others] == [max(8, block.in_channels // 4) for block in others]
+    assert str(blocks[1]) != str(others[1])  # a latency table must not take one for the other
+    space = MbConv(narrow)
+    with torch.device("meta"):
+        network = space.build(space.heaviest(), narrow)
+    cost = space.cost(space.heaviest(), narrow)
+    assert (cost.params, cost.macs) == counted(network, narrow.image_channels, narrow.image_size)
+    with pytest.raises(InputError, match="squeeze_of"):
+        TINY.scale.changed(squeeze_of="output").check()
+    with pytest.raises(InputError, match="pooled_last"):
+        TINY.scale.changed(pooled_last=True, last_widths=(64,)).check()
 
 
 def test_neighbours_are_distinct_and_mutual() -> None:

@@ -30,7 +30,7 @@ def test_number_of_bits(name: str, n: int) -> None:
 
 
 def test_spaces_without_a_cell_supernet_are_refused() -> None:
-    with pytest.raises(InputError, match="cell space"):
+    with pytest.raises(InputError, match="space with a supernet"):
         Subgraphs(spaces.get("mbconv"))
 
 

@@ -12,7 +12,7 @@ from archwright.spaces.counting import count_network
 from archwright.spaces.known_networks import NETWORKS
 from archwright.spaces.registry import find_space
 from archwright.spaces.width import Width, WidthSpace
-from archwright.supernets.scored import Scores, broken_group, removal_error
+from archwright.supernets.scored import Scores, broken_groups, removal_error
 from archwright.testing import check_space
 
 SMALL = Scale(8, 1, classes=3, image_size=8, image_channels=1)
@@ -128,8 +128,8 @@ def test_other_outputs_than_classes_are_refused() -> None:
 
 def test_a_layer_that_mixes_channels_is_found_out() -> None:
     space = space_of("helpers.own_networks:Mixing")
-    assert broken_group(space, space.whole()) == "body.second"
-    assert broken_group(space_of("helpers.own_networks:make"), space_of("helpers.own_networks:make").whole()) is None
+    assert broken_groups(space, space.whole()) == ["body.second"]
+    assert broken_groups(space_of("helpers.own_networks:make"), space_of("helpers.own_networks:make").whole()) == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import archwright
 from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.supernets.cell import CellSupernet
-from archwright.supernets.train import SharedTraining, new_cell_supernet, new_elastic_supernet
+from archwright.supernets.train import SharedTraining, new_elastic_supernet, new_supernet
 from archwright.training import Position, drive
 from archwright.training.schedule import make_schedule
 
@@ -36,14 +36,14 @@ class Images:
 
 
 def supernet() -> CellSupernet:
-    return new_cell_supernet(NASBENCH201, SCALE, seed=3, device="cpu")
+    return new_supernet(NASBENCH201, SCALE, seed=3, device="cpu")
 
 
 def training(network: CellSupernet, **changes: Any) -> SharedTraining:
     sgd = torch.optim.SGD(network.parameters(), LR, MOMENTUM)
     weights = network.one_hot(CONVOLUTION)
     rate = make_schedule("linear", LR)
-    return SharedTraining(network, Images(), lambda position, images: weights, sgd, rate, **changes)
+    return SharedTraining(network, Images(), lambda position, images, shard: weights, sgd, rate, **changes)
 
 
 def test_a_step_is_sgd_with_momentum_on_the_drawn_sub_network_by_hand() -> None:
@@ -98,7 +98,7 @@ def test_the_loss_sees_the_images_and_their_memory_is_as_asked() -> None:
 def test_weights_are_those_of_the_seed_whatever_was_drawn_before() -> None:
     space = MbConv(SCALES["mbconv-8"])
     made = [
-        lambda seed: new_cell_supernet(NASBENCH201, SCALE, seed=seed, device="cpu"),
+        lambda seed: new_supernet(NASBENCH201, SCALE, seed=seed, device="cpu"),
         lambda seed: new_elastic_supernet(space, seed=seed, device="cpu"),
     ]
     for make in made:

@@ -12,9 +12,8 @@ from archwright.spaces.cells import CellPair, build_cells, cost_cells, parse_cel
 from archwright.spaces.gallery import GALLERY
 from archwright.spaces.nasbench201 import NASBENCH201, Cell201
 from archwright.spaces.operations import Cost
+from archwright.spaces.published import published_cell
 from archwright.spaces.registry import spaces
-
-ALIASES = {"darts": "darts-v2", "nasnet": "nasnet-a", "amoebanet": "amoebanet-a"}
 
 
 @dataclass(frozen=True)
@@ -27,9 +26,8 @@ class NamedCell:
 
 def find_cell(text: str) -> NamedCell:
     """What ``text`` says: a name of the gallery (``DARTS_V2``), a genotype, or a run (a folder, a name or ``last``)."""
-    name = text.strip().lower().replace("_", "-")
-    name = ALIASES.get(name, name)
-    if name in GALLERY:
+    name = published_cell(text)
+    if name is not None:
         return NamedCell(name, GALLERY[name])
     if text.lstrip().startswith(("{", "|")):
         return NamedCell("cell", parse_architecture(text))

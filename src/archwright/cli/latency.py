@@ -27,7 +27,13 @@ CHOICE_1_3 = click.Choice(["1", "3"])
 
 
 @click.command("latency", epilog="Example: archwright latency --data folder:photos --threads 2")
-@click.option("--space", type=TEXT, default="compact", show_default=True, help="Whose blocks; mbconv for --plan paper.")
+@click.option(
+    "--space",
+    type=TEXT,
+    default="compact",
+    show_default=True,
+    help="Whose blocks; mbconv for --plan paper, or model:FILE.py:OBJECT.",
+)
 @click.option("--data", type=TEXT, help="Take image size, channels and classes from these data, as a search does.")
 @click.option("--image-size", type=PIXELS, help="Without --data: side of the images. [default: 32]")
 @click.option("--image-channels", type=CHOICE_1_3, help="Without --data. [default: 3]")

@@ -12,14 +12,16 @@ from archwright.cli import listing
 from archwright.cli.analyze import analyze_command
 from archwright.cli.completion import completion_command
 from archwright.cli.doctor import doctor_command
+from archwright.cli.export import export_command
 from archwright.cli.failures import Program, open_closed_streams, report_failure
 from archwright.cli.latency import latency_command
 from archwright.cli.predict import predict_command
 from archwright.cli.reproduce import reproduce_command
 from archwright.cli.score import score_command
-from archwright.cli.search import SearchGroup
+from archwright.cli.search import SearchGroup, output_of, output_options
 from archwright.cli.serve import serve_command
-from archwright.cli.values import FINITE_POSITIVE, OVERWRITE, PATH, TEXT, FiniteRange, refuse_idle
+from archwright.cli.train import train_command
+from archwright.cli.values import FINITE_POSITIVE, OVERWRITE, PATH, RANKS_HELP, TEXT, FiniteRange, refuse_idle
 
 
 @click.group(
@@ -46,13 +48,21 @@ for command in (
     analyze_command,
     score_command,
     latency_command,
+    train_command,
     predict_command,
+    export_command,
     reproduce_command,
     serve_command,
     doctor_command,
     completion_command,
 ):
     cli.add_command(command)
+
+
+def with_output(function: Any) -> Any:
+    """Give the function of a command the options of :func:`~archwright.cli.search.output_options`."""
+    function.__click_params__ = [*getattr(function, "__click_params__", []), *reversed(output_options(group="Output"))]
+    return function
 
 
 @cli.group(epilog="Example: archwright runs show last")
@@ -95,6 +105,23 @@ def runs_show(run: str, as_json: bool) -> None:
         show_run(found)
 
 
+@runs.command("note", epilog="Example: archwright runs note last 'with the new photographs'")
+@click.argument("run", type=TEXT)
+@click.argument("text", required=False, type=TEXT)
+def runs_note(run: str, text: str | None) -> None:
+    """Write a note about a run, or show it; an empty TEXT removes it. RUN is a folder, a name or 'last'."""
+    from archwright.runs.run import find_run
+    from archwright.terminal import say
+
+    found = find_run(run)
+    if text is None:
+        for line in found.note.splitlines() or ["No note."]:
+            say(line)
+    else:
+        found.write_note(text)
+        say(f"The note is in {found.folder / 'note.txt'}" if text.strip() else "The note is removed.", stderr=True)
+
+
 @runs.command("delete", epilog="Example: archwright runs delete last")
 @click.argument("names", nargs=-1, required=True, metavar="RUN...", type=TEXT)
 @click.option("--yes", is_flag=True, help="Do not ask.")
@@ -118,7 +145,8 @@ def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_js
     """Write the page of a run; of several runs, one page that compares them. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import print_json
     from archwright.paths import check_output
-    from archwright.report.page import report_comparison, report_run
+    from archwright.report.compared import report_comparison
+    from archwright.report.page import report_run
     from archwright.report.style import MARK
     from archwright.runs.files import write_atomic
     from archwright.runs.run import find_run
@@ -139,6 +167,19 @@ def runs_report(names: tuple[str, ...], out: Path | None, overwrite: bool, as_js
             write_atomic(out, path.read_bytes())
             path = out
     print_json({"report": str(path)}) if as_json else say(f"Report: {path}")
+
+
+@runs.command("plot", epilog="Example: archwright runs plot last --out front.png")
+@click.argument("run", default="last", type=TEXT)
+@click.option("--out", type=PATH, default=Path("front.png"), show_default=True, help="The picture (.png, .svg, .pdf).")
+@OVERWRITE
+def runs_plot(run: str, out: Path, overwrite: bool) -> None:
+    """Draw accuracy against cost of what a search found and tried. RUN is a folder, a name or 'last'."""
+    from archwright.report.picture import draw_front
+    from archwright.runs.run import find_run
+    from archwright.terminal import say
+
+    say(f"Picture: {draw_front(find_run(run).folder, out, overwrite)}")
 
 
 @runs.command("stop", epilog="Example: archwright runs stop last")
@@ -168,6 +209,8 @@ def runs_stop(run: str) -> None:
 @click.option(
     "--failures", type=click.IntRange(min=0), help="How many evaluations may fail in all, instead of what was asked."
 )
+@click.option("--ranks", type=click.IntRange(min=1), default=1, help=RANKS_HELP)
+@with_output
 @click.option("--allow-import", is_flag=True, help="Run what the run names: modules of yours, a Ray cluster's answers.")
 @click.option("--accept-changes", is_flag=True, help="Go on with settings in run.json that were changed meanwhile.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
@@ -177,13 +220,16 @@ def runs_resume(
     remeasure: bool,
     minutes: float | None,
     failures: int | None,
+    ranks: int,
     allow_import: bool,
     accept_changes: bool,
     as_json: bool,
+    log: tuple[str, ...],
+    quiet: bool,
+    log_level: str | None,
 ) -> None:
     """Continue a run where it stopped. RUN is a folder, a name or 'last'."""
     from archwright.cli.view import show_answer
-    from archwright.runs.progress import TerminalProgress
     from archwright.runs.run import find_run
     from archwright.search.engine import resume
 
@@ -194,9 +240,10 @@ def runs_resume(
         remeasure=remeasure,
         minutes=minutes,
         failures=failures,
-        progress=TerminalProgress(),
+        **output_of(log, quiet, log_level),
         allow_import=allow_import,
         accept_changes=accept_changes,
+        ranks=ranks,
     )
     show_answer(found, as_json)
 
@@ -204,8 +251,11 @@ def runs_resume(
 @runs.command("time", epilog="Example: archwright runs time last --times 3")
 @click.argument("run", default="last", type=TEXT)
 @click.option("--times", type=click.IntRange(1, 1000), default=3, show_default=True, help="How often each is timed.")
+@click.option(
+    "--backend", type=click.Choice(["eager", "onnxruntime"]), help="What runs them; as in the search by default."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line.")
-def runs_time(run: str, times: int, as_json: bool) -> None:
+def runs_time(run: str, times: int, backend: Any, as_json: bool) -> None:
     """Time the networks that a finished run chose for latency limits again. RUN is a folder, a name or 'last'.
 
     Times are as the clock shows them, so on a busy machine they are longer. Nothing in the run changes.
@@ -215,7 +265,7 @@ def runs_time(run: str, times: int, as_json: bool) -> None:
     from archwright.runs.run import find_run
     from archwright.search.limited import time_again
 
-    found = time_again(find_run(run).folder, times, TerminalProgress())
+    found = time_again(find_run(run).folder, times, TerminalProgress(), backend)
     if as_json:
         print_json({"models": [{**one.model_dump(), "within": one.within} for one in found]})
     else:

@@ -54,7 +54,7 @@ def predict_command(
     from archwright.terminal import say
 
     paths = [file for path in images for file in (image_files(path) if path.is_dir() else [path])]
-    place = _place(model)
+    place = place_of(model)
     if table is None:
         refuse_idle("without --csv", "overwrite")
     else:
@@ -79,7 +79,7 @@ def predict_command(
         say(f"{table}: {len(found)} images")
 
 
-def _place(model: str) -> Path:
+def place_of(model: str) -> Path:
     """Where a model lies: a path as it is given, a run by its name, or the last run."""
     from archwright.runs.run import find_run, runs_root
 

@@ -13,8 +13,9 @@ from archwright.cli.values import COUNT, WORKERS
 @click.argument("name", metavar="ID", required=False)
 @click.option("--seeds", type=COUNT, help="Seeds or draws instead of the table's own number.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")
-@click.option("--only", help="One data set of a reproduction of several (binas-compare, binas-pretrained).")
+@click.option("--only", help="One part of a reproduction of several (the binas-... comparisons, own-network, thin).")
 @click.option("--architectures", type=COUNT, help="So many of a table's (proxies-201, proxies-darts); all by default.")
+@click.option("--coverage", is_flag=True, help="Every table, figure and theorem of the texts, and what came out.")
 @click.option("--workers", type=WORKERS, default=2, show_default=True, help="Processes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def reproduce_command(
@@ -23,6 +24,7 @@ def reproduce_command(
     data: str | None,
     only: str | None,
     architectures: int | None,
+    coverage: bool,
     workers: int,
     as_json: bool,
 ) -> None:
@@ -31,6 +33,9 @@ def reproduce_command(
     from archwright.reproduce.base import Settings, folder_of, reproduce, reproductions
     from archwright.runs.progress import TerminalProgress
 
+    if coverage:
+        _show_coverage(name, as_json)
+        return
     if name is None:
         for entry in reproductions:
             click.echo(f"{entry.name:<14} {entry.summary}")
@@ -41,6 +46,19 @@ def reproduce_command(
         print_json(result)
     else:
         _show(result, str(settings.folder))
+
+
+def _show_coverage(name: str | None, as_json: bool) -> None:
+    from archwright.cli.view import print_json
+    from archwright.errors import InputError
+    from archwright.reproduce.coverage import coverage, page
+
+    if name is not None:
+        raise InputError("no ID with --coverage, which lists all", repr(name))
+    if as_json:
+        print_json(coverage())
+    else:
+        click.echo(page(), nl=False)
 
 
 def _show(result: dict[str, Any], folder: str) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
 import click
 
-from archwright.cli.values import FINITE_POSITIVE, PATH, TEXT, YES_HELP
+from archwright.cli.values import FINITE_POSITIVE, PATH, RANKS_HELP, TEXT, YES_HELP
 from archwright.search.registry import methods
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from archwright.search.method import Method
 
+LEVELS = ("debug", "info", "warning", "error")
 LIMITS, RUN = "Limits", "Run and output"
 """Groups of options that are no fields of a model."""
 
@@ -80,11 +82,11 @@ def _method_command(name: str) -> click.Command:
     from archwright.search.configuration import DATA, TIME, group_of
 
     method: type[Method] = methods.get(name)
-    settings = _setting_options(method)
+    settings = setting_options(method)
     first = [one for one in settings if one.group in (DATA["group"], TIME["group"])]
     own = [_option(field, info, group=group_of(info)) for field, info in method.Options.model_fields.items()]
     rest = [one for one in settings if one not in first]
-    params: list[click.Parameter] = [*_limit_options(method), *first, *own, *rest, *_run_options()]
+    params: list[click.Parameter] = [*_limit_options(method), *first, *own, *rest, *run_options()]
 
     def callback(**values: Any) -> None:
         _run(name, values)
@@ -121,7 +123,7 @@ def _limit_options(method: type[Method]) -> list[GroupedOption]:
     ]
 
 
-def _setting_options(method: type[Method]) -> list[GroupedOption]:
+def setting_options(method: type[Method]) -> list[GroupedOption]:
     """One a setting; what the method has no use for is hidden, and refused with a sentence later."""
     from archwright.search.configuration import SETTINGS, Configuration, group_of
 
@@ -136,26 +138,61 @@ def _setting_options(method: type[Method]) -> list[GroupedOption]:
     return found
 
 
-def _run_options() -> list[GroupedOption]:
+def run_options() -> list[GroupedOption]:
+    """Where a run is kept, who shares its work and what is printed."""
     folder = "Folder of the run; a new one in ./runs by default."
     last = "Print one JSON object as the last line of stdout."
     return [
         GroupedOption(["--run"], type=PATH, group=RUN, help=folder),
+        GroupedOption(["--ranks"], type=click.IntRange(min=1), default=1, group=RUN, help=RANKS_HELP),
+        *output_options(),
         GroupedOption(["--yes"], is_flag=True, group=RUN, help=YES_HELP),
         GroupedOption(["--json", "as_json"], is_flag=True, group=RUN, help=last),
     ]
 
 
+def output_options(group: str = RUN) -> list[GroupedOption]:
+    """What a command that works for long says, and to whom; read by :func:`output_of`.
+
+    Args:
+        group: heading that they are shown under.
+    """
+    log = "Also log to tensorboard, mlflow or wandb; repeatable. Behind a colon a folder, an address or a project."
+    level = "Write the program's log to stderr: debug has every event."
+    return [
+        GroupedOption(["--log"], type=TEXT, multiple=True, metavar="TRACKER", help=log, group=group),
+        GroupedOption(["--quiet", "-q"], is_flag=True, help="Say nothing but the result and warnings.", group=group),
+        GroupedOption(["--log-level"], type=click.Choice(LEVELS), help=level, group=group),
+    ]
+
+
+def output_of(log: Sequence[str], quiet: bool, level: str | None) -> dict[str, Any]:
+    """The arguments ``log`` and ``progress`` of a search, of what was given for :func:`output_options`.
+
+    Args:
+        log: trackers.
+        quiet: whether only warnings are shown.
+        level: of the program's log on stderr; None for none.
+    """
+    from archwright.log import show_log
+    from archwright.runs.progress import QuietProgress, TerminalProgress
+
+    if level is not None:
+        show_log(level)
+    return {"log": log, "progress": QuietProgress() if quiet else TerminalProgress()}
+
+
 def _run(name: str, values: dict[str, Any]) -> None:
     from archwright.cli.view import show_answer
     from archwright.costs.limits import RESOURCES
-    from archwright.runs.progress import TerminalProgress
     from archwright.search.engine import search
 
-    run, yes, as_json = values.pop("run"), values.pop("yes"), values.pop("as_json")
+    output = output_of(*(values.pop(name) for name in ("log", "quiet", "log_level")))
+    run, yes, as_json, ranks = (values.pop(one) for one in ("run", "yes", "as_json", "ranks"))
     given = {key: list(values.pop(f"limit_{key}")) for key in RESOURCES}
+    values = {key: None if value == () else value for key, value in values.items()}  # not given
     limits = {key: numbers if len(numbers) > 1 else numbers[0] for key, numbers in given.items() if numbers}
-    result = search(name, run=run, progress=TerminalProgress(), limits=limits, yes=yes, **values)
+    result = search(name, run=run, limits=limits, yes=yes, ranks=ranks, **output, **values)
     show_answer(result, as_json)
 
 
@@ -179,9 +216,11 @@ def _option(
     text = f"{text[:1].upper()}{text[1:]}.{note}"
     if default is None and not info.is_required():
         default = info.get_default(call_default_factory=True)
-    if default not in (None, "", {}):
+    if default not in (None, "", {}, ()):
         text += f" [default: {default}]"
     shown: dict[str, Any] = {"help": text, "group": group, "hidden": hidden}
+    if isinstance(info.json_schema_extra, dict) and info.json_schema_extra.get("several"):
+        return GroupedOption([flag, name], type=TEXT, multiple=True, metavar="NUMBER", **shown)
     if kind is bool:
         return GroupedOption([f"{flag}/{words_of(flag, False)[0]}", name], default=None, **shown)
     if get_origin(kind) is Literal:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from archwright.runs.index import Listed
 from archwright.runs.lock import holder
-from archwright.runs.run import Run, resume_command, told
+from archwright.runs.run import Run, resume_command
+from archwright.runs.telling import told
 from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from archwright.search.limited import TimedAgain
 
 
+MOST_ROWS = 30
+"""Of a front."""
 LONGEST_SHOWN = 2000
 """Characters of an architecture that are shown; longer ones are in the run's files."""
 
@@ -81,6 +83,11 @@ def _show_best(answer: Answer) -> None:
     failed = f", of which {answer.failures} failed" if answer.failures else ""
     rows += [("evaluations", f"{answer.evaluations}{failed}"), ("time", f"{answer.seconds:.1f} s")]
     show_table(("", ""), rows, title=_title(answer))
+    _show_front(answer)
+    beside = ", ".join(_beside(name, one) for name, one in answer.beside.items())
+    for text in (f"Beside it, on the same images: {beside}." if beside else "", answer.verdict):
+        if text:
+            say(text)
     _say_all(answer.insights)
     if len(best.architecture) <= LONGEST_SHOWN:
         say(best.architecture)
@@ -89,9 +96,18 @@ def _show_best(answer: Answer) -> None:
         say(f"Use it with: archwright predict {answer.run} IMAGE...")
 
 
+def _show_front(answer: Answer) -> None:
+    """The front of several objectives."""
+    front = [one for one in answer.front if one.objectives]
+    if front:
+        names = list(front[0].objectives or {})
+        rows = [[*(f"{(one.objectives or {})[name]:.6g}" for name in names), one.architecture] for one in front]
+        show_table((*names, "architecture"), rows[:MOST_ROWS], title=f"the front: {len(front)} that no other one beats")
+
+
 def _show_models(answer: Answer) -> None:
     """An answer with several models, whatever is known of them."""
-    from archwright.report.columns import model_note, model_table
+    from archwright.report.columns import limits_text, model_note, model_table
 
     heads, rows = model_table(answer)
     show_table(heads, rows, title=_title(answer))
@@ -106,6 +122,7 @@ def _show_models(answer: Answer) -> None:
     ):
         if text:
             say(text)
+    _say_all([f"{limits_text(one)}: {one.reason}" for one in answer.models if one.reason])
     _say_all(answer.insights)
     say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
     if answer.best.model is not None:

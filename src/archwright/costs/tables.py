@@ -18,7 +18,7 @@ others follow from what they compute and move by a fit with coefficients of 0 or
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,8 @@ TYPICAL_ERROR = 0.02
 """Relative errors well above this count less than by their square in the fit of the correction."""
 FEWEST_ROUNDS = 2
 """Rounds that a measurement with little time has nevertheless."""
+FACTORS = (0.5, 2.0)
+"""Least and greatest factor by which a timed network may change what was inferred of its parts."""
 FEWEST_OF_A_KIND = 8
 """Parts of a kind that are timed where others follow from them: the fit has four coefficients."""
 
@@ -88,6 +90,10 @@ class Entry(_Frozen):
         if not self.low_ms <= self.median_ms <= self.high_ms:
             raise ValueError("low_ms <= median_ms <= high_ms is expected")
         return self
+
+    def times(self, factor: float) -> Entry:
+        """All of it, so many times."""
+        return Entry(**{name: factor * value for name, value in self.model_dump().items()})
 
 
 class Correction(_Frozen):
@@ -198,11 +204,7 @@ Times = dict[str, NDArray[np.float64]]
 
 def geometries(space: StagedSpace[Any]) -> dict[str, Geometry]:
     """All different parts of the space's networks by key: start, ends, blocks."""
-    start = space.start()
-    found: list[Geometry] = [] if start is None else [start]
-    found += [space.end(width) for width in range(len(space.widths[-1]))]
-    found += [space.part(*place) for place in space.places()]
-    return {str(part): part for part in found}
+    return {str(part): part for part in _all_parts(space)}
 
 
 def parts(space: StagedSpace[Any]) -> dict[str, Part]:
@@ -259,6 +261,62 @@ def inferred(timed: Mapping[str, Entry], all_parts: Mapping[str, Geometry]) -> d
                 ms = float(np.dot(fit, costs(key)))
                 found[key] = Entry(median_ms=ms, low_ms=ms, high_ms=ms)
     return found
+
+
+def between(
+    table: LatencyTable, space: StagedSpace[Any], below: StagedSpace[Any], above: StagedSpace[Any]
+) -> LatencyTable:
+    """``table`` with the parts of ``space``, whose images have a size between those of two others.
+
+    A part's milliseconds are linear in the pixels of its input between what it takes at the two sizes.
+
+    Args:
+        table: that has all parts of the two others.
+        space: of the networks that were not timed.
+        below: the same networks at a smaller image size.
+        above: the same networks at a larger one.
+    """
+    added: dict[str, Entry] = {}
+    for own, low, high in zip(*(_all_parts(one) for one in (space, below, above)), strict=True):
+        if str(own) not in table.entries:
+            small, large = table.entries[str(low)], table.entries[str(high)]
+            apart = high.size**2 - low.size**2
+            weight = (own.size**2 - low.size**2) / apart if apart else 0.5
+            values = {
+                name: (1 - weight) * getattr(small, name) + weight * getattr(large, name) for name in Entry.model_fields
+            }
+            added[str(own)] = Entry(**values)
+    return table.model_copy(update={"entries": {**table.entries, **added}, "inferred": table.inferred + len(added)})
+
+
+def adjusted(
+    table: LatencyTable, space: StagedSpace[Any], own: Collection[str], network: Architecture, measured_ms: float
+) -> LatencyTable:
+    """``table`` with some entries multiplied by one factor, so that a network takes what was measured.
+
+    Args:
+        table: that has all parts of the network.
+        space: of the network.
+        own: keys of the entries that may change.
+        network: that was timed.
+        measured_ms: of it.
+    """
+    slope, intercept = (table.correction.slope, table.correction.intercept_ms) if table.correction else (1.0, 0.0)
+    entries = {key: entry if key in own else entry.times(0.0) for key, entry in table.entries.items()}
+    changed = table.model_copy(update={"entries": entries, "correction": None})
+    part = float(changed.predict(space, [network])[0])
+    rest = (float(table.predict(space, [network])[0]) - intercept) / slope - part
+    factor = float(np.clip(((measured_ms - intercept) / slope - rest) / part, *FACTORS)) if part > 0 else 1.0
+    corrected = {key: entry.times(factor) if key in own else entry for key, entry in table.entries.items()}
+    return table.model_copy(update={"entries": corrected})
+
+
+def _all_parts(space: StagedSpace[Any]) -> list[Geometry]:
+    """All parts of networks, place by place."""
+    start = space.start()
+    found = [] if start is None else [start]
+    found += [space.end(width) for width in range(len(space.widths[-1]))]
+    return found + [space.part(*place) for place in space.places()]
 
 
 def measure_table(

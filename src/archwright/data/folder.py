@@ -7,141 +7,135 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import UnidentifiedImageError
+from PIL import Image
 
-from archwright.data.images import BAD_IMAGE, is_grey, opened, square_pixels
-from archwright.data.raw import MemoryPixels, Pixels, PixelSource, RawImages
+from archwright.data.image_files import IMAGE_SUFFIXES, PARTS, Headers, Labelled, Names
+from archwright.data.images import opened
+from archwright.data.index import FRESH_NS, keep_index, kept_index
+from archwright.data.raw import RawImages
 from archwright.errors import InputError
 from archwright.paths import check_utf8, user_path
 
-MEMORY_LIMIT_BYTES = 512 * 2**20  # decoded folders below this are kept in memory, larger ones are streamed
-IMAGE_SUFFIXES = frozenset(
-    f".{kind}" for kind in ("jpg", "jpeg", "png", "bmp", "gif", "webp", "tif", "tiff", "ppm", "pgm", "pbm")
-)
-IMAGE_SIZES = (8, 16, 32, 64, 96, 128, 224)
-_PARTS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation"), "validation"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
-"""Sub-folders that are the data set's own parts, each with the classes inside."""
-_THREADS = min(8, os.cpu_count() or 1)
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Header:
-    """What an image file says about itself before its pixels are decoded."""
-
-    short_side: int
-    grey: bool
+_ENDINGS = tuple(IMAGE_SUFFIXES)
+MANY_FILES = 2000
+"""Of a folder whose index is kept: the headers of fewer are read in a second."""
 
 
 @dataclass(frozen=True, eq=False)
-class StreamedPixels:
-    """Images decoded each time they are read."""
+class FolderFiles:
+    """Files below ``root``.
 
-    paths: tuple[Path, ...]
-    image_size: int
-    image_channels: int
-    in_memory: bool = False
+    Attributes:
+        names: paths below it.
+        sizes: bytes of each, (n,).
+        changed_ns: when each was changed, in nanoseconds, (n,).
+    """
 
-    def read(self, indices: NDArray[np.int64]) -> Pixels:
-        """The images at ``indices``, (n, C, H, W); one that turns out damaged is an error that names it."""
-        decoded = _in_threads(self.decode, [self.paths[index] for index in indices])
-        for outcome in decoded:
-            if isinstance(outcome, Bad):
-                raise _bad_images([outcome])
-        return _stack([pixels for pixels in decoded if not isinstance(pixels, Bad)], self)
+    root: Path
+    names: Names
+    sizes: NDArray[np.int64]
+    changed_ns: NDArray[np.int64]
 
-    def decode(self, path: Path) -> Pixels | Bad:
-        """One file to (C, H, W)."""
-        try:
-            with opened(path) as image:
-                return square_pixels(image, self.image_size, self.image_channels)
-        except BAD_IMAGE as error:
-            return Bad(path, _reason(error))
+    def opened(self, index: int) -> AbstractContextManager[Image.Image]:
+        """The image in file ``index``."""
+        return opened(self.root / self.names[index])
 
-
-@dataclass(frozen=True)
-class Bad:
-    """A file that is no readable image, and why."""
-
-    path: Path
-    reason: str
-
-
-@dataclass(frozen=True)
-class Listed:
-    """An image file, its class and the part of the data set it belongs to; ``train`` where the folder has no parts."""
-
-    path: Path
-    label: int
-    part: str
+    def place(self, index: int) -> str:
+        """The path of file ``index``."""
+        return str(self.root / self.names[index])
 
 
 def folder(argument: str, *, image_size: int | None, skip_bad: bool, cache_dir: Path | None) -> RawImages:
-    """The source behind ``folder:PATH``; files are used where they lie, so there is nothing to cache.
+    """The source behind ``folder:PATH``; files are used where they lie, and what their headers say is kept.
 
     Args:
         argument: path of the folder; ``~`` is the home.
         image_size: pixels a side to resize to; None goes by the files' own sizes.
         skip_bad: leave unreadable files out instead of refusing the folder.
-        cache_dir: changes nothing here.
+        cache_dir: where the index of a large folder is kept; None is the default cache.
     """
-    del cache_dir
     root = user_path(argument)
     if not argument or not root.is_dir():
         raise InputError("the path of an existing folder after 'folder:'", repr(argument))
-    class_names, listed = _list_parts(root)
-    paths = [image.path for image in listed]
-    headers = _in_threads(_read_header, paths)
-    good, bad = _sort_out(headers, paths, root, skip_bad)
-    sound = [header for header in headers if isinstance(header, Header)]
-    size = image_size or default_size([header.short_side for header in sound])
-    channels = 1 if all(header.grey for header in sound) else 3
-    streamed = StreamedPixels(tuple(paths[i] for i in good), size, channels)
-    source: PixelSource = streamed
-    if len(good) * channels * size * size < MEMORY_LIMIT_BYTES:
-        decoded = _in_threads(streamed.decode, streamed.paths)
-        kept, late = _sort_out(decoded, streamed.paths, root, skip_bad)
-        bad, good = sorted([*bad, *late]), [good[i] for i in kept]
-        source = MemoryPixels(_stack([pixels for pixels in decoded if not isinstance(pixels, Bad)], streamed))
-    used = [listed[i] for i in good]
-    return RawImages(
-        name=root.resolve().name,
-        labels=np.array([image.label for image in used], dtype=np.int64),
-        class_names=class_names,
-        pixels=source,
-        content=_content([image.path for image in used], root),
-        official_test=sum(image.part == "test" for image in used),
-        official_validation=sum(image.part == "validation" for image in used),
-        skipped=tuple(bad),
+    listed = _list_parts(root)
+    files = FolderFiles(
+        root,
+        Names.of(listed.names),
+        np.array(listed.sizes, dtype=np.int64),
+        np.array(listed.changed_ns, dtype=np.int64),
     )
+    every = Labelled(
+        name=root.resolve().name,
+        files=files,
+        class_names=listed.classes,
+        labels=np.array(listed.labels, dtype=np.int64),
+        parts=(listed.validation, listed.test),
+    )
+    del listed
+    return every.raw(_headers(files, cache_dir), image_size, skip_bad, lambda good: _content(files, good))
 
 
-def default_size(short_sides: Sequence[int]) -> int:
-    """The largest usual size not above the median short side, so that most images are not blown up."""
-    median = float(np.median(short_sides))
-    return max((size for size in IMAGE_SIZES if size <= median), default=IMAGE_SIZES[0])
+def _headers(files: FolderFiles, cache_dir: Path | None) -> Headers:
+    """What the files' headers say: of those that are as they were, what is kept; the others are looked at."""
+    many = len(files.names) >= MANY_FILES
+    place = f"folder {files.root.absolute()}"
+    fields = {"size": files.sizes, "changed_ns": files.changed_ns}
+    headers = kept_index(place, files.names, fields, cache_dir) if many else Headers.unread(len(files.names))
+    unknown = np.flatnonzero(headers.short_side == 0)
+    headers.read(files, unknown)
+    if many and len(unknown) > len(headers.reasons):
+        settled = time.time_ns() - FRESH_NS  # a file may be changed again within the clock's resolution
+        changed = np.where(files.changed_ns < settled, files.changed_ns, -1)
+        keep_index(place, files.names, {**fields, "changed_ns": changed}, headers, cache_dir)
+    return headers
 
 
-def _list_parts(root: Path) -> tuple[tuple[str, ...], list[Listed]]:
+@dataclass
+class _Listing:
+    """Image files as they are found, in the order of the data set."""
+
+    classes: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    changed_ns: list[int] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    validation: int = 0
+    test: int = 0
+
+    def add(self, root: Path, folders: Sequence[Path]) -> int:
+        """Every image below ``folders``, one a class, as paths below ``root``; how many there are."""
+        before = len(self.names)
+        for folder in folders:
+            if folder.name not in self.classes:
+                raise InputError(f"the classes of the train part in {folder.parent}", repr(folder.name))
+            label, begin = self.classes.index(folder.name), len(self.names)
+            for name, size, changed_ns in _walk(str(folder), folder.relative_to(root).as_posix()):
+                self.names.append(name)
+                self.sizes.append(size)
+                self.changed_ns.append(changed_ns)
+            if len(self.names) == begin:
+                raise _no_images(folder)
+            self.labels += [label] * (len(self.names) - begin)
+        return len(self.names) - before
+
+
+def _list_parts(root: Path) -> _Listing:
     """Classes in alphabetical order, and every image below them: train first, then the folder's own other parts."""
     folders = _sub_folders(root)
-    parts = {_PARTS[entry.name.lower()]: entry for entry in folders if entry.name.lower() in _PARTS}
+    parts = {PARTS[entry.name.lower()]: entry for entry in folders if entry.name.lower() in PARTS}
     if not folders or len(parts) < len(folders):  # at least one is no part: they are classes
         classes = _class_folders(root)
-        return tuple(entry.name for entry in classes), _list_images(classes, "train", None)
+        listed = _Listing(tuple(entry.name for entry in classes))
+        listed.add(root, classes)
+        return listed
     if "train" not in parts or len(parts) == 1:
         raise InputError(
             "sub-folders that are classes, or train beside test or validation",
@@ -149,12 +143,15 @@ def _list_parts(root: Path) -> tuple[tuple[str, ...], list[Listed]]:
             f"Give the one with the classes, as in folder:{folders[0]}",
         )
     classes = _class_folders(parts["train"])
-    names = tuple(entry.name for entry in classes)
-    listed = _list_images(classes, "train", None)
+    listed = _Listing(tuple(entry.name for entry in classes))
+    listed.add(root, classes)
     for part in ("validation", "test"):
         if part in parts:
-            listed += _list_images(_sub_folders(parts[part]), part, names)
-    return names, listed
+            count = listed.add(root, _sub_folders(parts[part]))
+            if not count:
+                raise InputError(f"classes in the {part} part", "none", "Add images or remove the sub-folder.")
+            setattr(listed, part, count)
+    return listed
 
 
 def _sub_folders(root: Path) -> list[Path]:
@@ -171,18 +168,26 @@ def _class_folders(root: Path) -> list[Path]:
     return classes
 
 
-def _list_images(classes: Sequence[Path], part: str, known: tuple[str, ...] | None) -> list[Listed]:
-    """Every image file below ``classes`` in a stable order; ``known`` are the classes of the train part."""
-    names = known or tuple(entry.name for entry in classes)
-    listed: list[Listed] = []
-    for entry in classes:
-        if entry.name not in names:
-            raise InputError(f"the classes of the train part in {entry.parent}", repr(entry.name))
-        files = image_files(entry)
-        listed += [Listed(path, names.index(entry.name), part) for path in files]
-    if not listed:
-        raise InputError(f"classes in the {part} part", "none", "Add images or remove the sub-folder.")
-    return listed
+def _walk(folder: str, below: str) -> Iterator[tuple[str, int, int]]:
+    """Every image file below ``folder`` in a stable order: its path, its bytes and when it was changed.
+
+    Hidden files are passed over. Pipes and links to nothing with the name of an image are among them, to be refused
+    where images are read.
+    """
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        name = f"{below}/{entry.name}" if below else entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path, name)
+        elif entry.name.lower().endswith(_ENDINGS) and not entry.name.startswith("."):
+            try:
+                status = entry.stat()
+            except OSError:
+                yield name, 0, -1
+                continue
+            if not entry.is_dir():
+                yield name, status.st_size, status.st_mtime_ns
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -190,65 +195,20 @@ def image_files(folder: Path) -> list[Path]:
 
     Pipes and links to nothing with the name of an image are among them, to be refused where images are read.
     """
-    files = sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES and not path.is_dir())
-    files = [path for path in files if not path.name.startswith(".")]
+    files = [folder / name for name, _, _ in _walk(str(folder), "")]
     if not files:
-        kinds = ", ".join(sorted(IMAGE_SUFFIXES))
-        raise InputError(f"image files ({kinds})", f"none in {folder}", "Add images, or leave this folder out.")
+        raise _no_images(folder)
     return files
 
 
-def _read_header(path: Path) -> Header | Bad:
-    """Open and verify without decoding: catches what is no image; a truncated photograph shows only in decoding."""
-    try:
-        with opened(path) as image:
-            header = Header(min(image.size), is_grey(image))
-            image.verify()
-    except BAD_IMAGE as error:
-        return Bad(path, _reason(error))
-    return header
+def _no_images(folder: Path) -> InputError:
+    kinds = ", ".join(sorted(IMAGE_SUFFIXES))
+    return InputError(f"image files ({kinds})", f"none in {folder}", "Add images, or leave this folder out.")
 
 
-def _in_threads(work: Callable[[Path], T], paths: Sequence[Path]) -> list[T]:
-    """``work`` on every path in order; decoding releases the interpreter lock, so threads do help."""
-    with ThreadPoolExecutor(_THREADS) as pool:
-        return list(pool.map(work, paths))
-
-
-def _sort_out(
-    outcomes: Sequence[object], paths: Sequence[Path], root: Path, skip_bad: bool
-) -> tuple[list[int], list[str]]:
-    """Positions of the good outcomes and names of the bad ones, which are an error unless they may be skipped."""
-    bad = [outcome for outcome in outcomes if isinstance(outcome, Bad)]
-    if bad and (not skip_bad or len(bad) == len(paths)):
-        raise _bad_images(bad)
-    good = [i for i, outcome in enumerate(outcomes) if not isinstance(outcome, Bad)]
-    return good, [item.path.relative_to(root).as_posix() for item in bad]
-
-
-def _bad_images(bad: Sequence[Bad]) -> InputError:
-    shown = ", ".join(f"{item.path} ({item.reason})" for item in bad[:3])
-    more = f" and {len(bad) - 3} more" if len(bad) > 3 else ""
-    return InputError("readable images", f"{shown}{more}", "Repair or remove them, or load with skip_bad=True.")
-
-
-def _reason(error: BaseException) -> str:
-    return "not an image" if isinstance(error, UnidentifiedImageError) else str(error) or type(error).__name__
-
-
-def _stack(images: Sequence[Pixels], like: StreamedPixels) -> Pixels:
-    """(n, C, H, W), also for no images at all."""
-    shape = (len(images), like.image_channels, like.image_size, like.image_size)
-    stacked = np.empty(shape, dtype=np.uint8)
-    for index, image in enumerate(images):
-        stacked[index] = image
-    return stacked
-
-
-def _content(paths: Sequence[Path], root: Path) -> str:
+def _content(files: FolderFiles, numbers: NDArray[np.int64]) -> str:
     """SHA-256 of names and file sizes: reading every byte of a large folder would double the time to load it."""
-    digest = hashlib.sha256()
-    for path in paths:
-        name = os.fsencode(path.relative_to(root).as_posix())
-        digest.update(name + f"\0{path.stat().st_size}\n".encode())
+    digest, sizes = hashlib.sha256(), files.sizes.tolist()
+    for number in numbers.tolist():
+        digest.update(b"%s\0%d\n" % (files.names.raw(number), sizes[number]))
     return digest.hexdigest()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from archwright.data.images import resize_arrays
+from archwright.data.index import keep_arrays, kept_arrays
 from archwright.data.preprocessing import Preprocessing
 from archwright.data.raw import Labels, MemoryPixels, PixelSource, RawImages, Source
 from archwright.data.registry import datasets
@@ -30,8 +33,10 @@ LARGEST_SIDE = 4096
 class Split:
     """One part of a data set: labels in memory, pixels on demand."""
 
-    def __init__(self, source: PixelSource, labels: Labels, indices: NDArray[np.int64]) -> None:
-        self._source = source
+    def __init__(
+        self, source: PixelSource, labels: Labels, indices: NDArray[np.int64], files: Sequence[str] = ()
+    ) -> None:
+        self._source, self._files = source, files
         self.indices = indices
         self.labels: Labels = labels[indices]
 
@@ -43,9 +48,27 @@ class Split:
         """Whether reading everything is cheap."""
         return self._source.in_memory
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether images are larger where they lie than they are shown."""
+        return self._source.has_windows
+
+    def file(self, index: int) -> str:
+        """Path of the image ``index`` of this split below the root of the data set; empty where it is no file."""
+        return self._files[int(self.indices[index])] if self._files else ""
+
     def pixels(self, indices: NDArray[np.int64]) -> Tensor:
         """uint8 (n, C, H, W); ``indices`` count within this split."""
         return torch.from_numpy(self._source.read(self.indices[indices]))
+
+    def windows(self, indices: NDArray[np.int64], windows: NDArray[np.float64]) -> Tensor:
+        """uint8 (n, C, H, W): a part of each image, cut out of the file where :attr:`has_windows`.
+
+        Args:
+            indices: within this split, (n,).
+            windows: see :meth:`archwright.data.raw.PixelSource.read_windows`.
+        """
+        return torch.from_numpy(self._source.read_windows(self.indices[indices], windows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +145,8 @@ class ImageData:
 
 def _resized(split: Split, size: int) -> Split:
     every = np.arange(len(split))
-    return Split(MemoryPixels(resize_arrays(split.pixels(every).numpy(), size)), split.labels, every)
+    files = tuple(map(split.file, range(len(split))))
+    return Split(MemoryPixels(resize_arrays(split.pixels(every).numpy(), size)), split.labels, every, files)
 
 
 def load(
@@ -151,10 +175,12 @@ def load(
         _suggest_kind(spec)
     source: Source = datasets.get(named.kind)
     raw = source(named.argument, image_size=image_size, skip_bad=skip_bad, cache_dir=cache_dir)
-    return from_raw(raw, spec, seed=seed, split=split)
+    return from_raw(raw, spec, seed=seed, split=split, cache_dir=cache_dir)
 
 
-def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) -> ImageData:
+def from_raw(
+    raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None, cache_dir: Path | None = None
+) -> ImageData:
     """Split and describe what a source handed over.
 
     Args:
@@ -162,17 +188,19 @@ def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) 
         spec: the text that names them.
         seed: of the splits.
         split: shares of training, validation and test; None for the defaults.
+        cache_dir: where statistics of images that are read as they are used are kept; None is the default cache.
     """
     parts = cut(raw, split, seed)
-    mean, std = _statistics(raw.pixels, parts.train)
+    fingerprint = _fingerprint(raw, parts, seed)
+    mean, std = _statistics(raw.pixels, parts.train, f"statistics {fingerprint}", cache_dir)
     return ImageData(
         spec=spec,
         name=raw.name,
         preprocessing=Preprocessing(raw.pixels.image_size, raw.pixels.image_channels, mean, std, raw.class_names),
-        train=Split(raw.pixels, raw.labels, parts.train),
-        validation=Split(raw.pixels, raw.labels, parts.validation),
-        test=Split(raw.pixels, raw.labels, parts.test),
-        fingerprint=_fingerprint(raw, parts, seed),
+        train=Split(raw.pixels, raw.labels, parts.train, raw.files),
+        validation=Split(raw.pixels, raw.labels, parts.validation, raw.files),
+        test=Split(raw.pixels, raw.labels, parts.test, raw.files),
+        fingerprint=fingerprint,
         skipped=raw.skipped,
     )
 
@@ -180,7 +208,9 @@ def from_raw(raw: RawImages, spec: str, *, seed: int = 0, split: Shares = None) 
 def _suggest_kind(spec: str) -> None:
     """Say how a path is given, where ``spec`` is one."""
     path = Path(spec)
-    kind = "folder" if path.is_dir() else "npz" if path.suffix == ".npz" and path.is_file() else None
+    kind = "folder" if path.is_dir() else {".npz": "npz", ".tar": "tar"}.get(path.suffix)
+    if kind in ("npz", "tar") and "{" not in spec and not path.is_file():
+        return
     if kind is not None:
         what = "a folder" if kind == "folder" else "an archive"
         raise InputError(f"{kind}:PATH for {what}", f"its bare path {spec!r}", f"Write {kind}:{spec}")
@@ -193,21 +223,41 @@ def _check_arguments(seed: int, image_size: int | None) -> None:
         raise InputError(f"an image size of 1 to {LARGEST_SIDE} pixels", str(image_size))
 
 
-def _statistics(source: PixelSource, train: NDArray[np.int64]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation a channel of pixels in [0, 1], exact from a histogram of the 256 values."""
-    if not source.in_memory and len(train) > STREAMED_SAMPLE:
-        train = train[np.linspace(0, len(train) - 1, STREAMED_SAMPLE).astype(np.int64)]
-    histogram = np.zeros((source.image_channels, 256), dtype=np.int64)
-    for start in range(0, len(train), 1024):
-        pixels = source.read(train[start : start + 1024])
-        for channel in range(source.image_channels):
-            histogram[channel] += np.bincount(pixels[:, channel].ravel(), minlength=256)
+def _statistics(
+    source: PixelSource, train: NDArray[np.int64], place: str, cache_dir: Path | None
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation a channel of pixels in [0, 1], exact from a histogram of the 256 values.
+
+    Those of a large set that is read as it is used are kept, as decoding some thousand images takes long.
+    """
+    large = not source.in_memory and len(train) > STREAMED_SAMPLE
+    histogram = kept_arrays(place, cache_dir).get("histogram") if large else None
+    if histogram is None or not _is_histogram(histogram, source.image_channels):
+        sample = np.linspace(0, len(train) - 1, STREAMED_SAMPLE).astype(np.int64) if large else np.arange(len(train))
+        histogram = _histogram(source, train[sample])
+        if large:
+            keep_arrays(place, {"histogram": histogram}, cache_dir)
     shares = histogram / histogram.sum(axis=1, keepdims=True)
     values = np.arange(256) / 255
     mean = shares @ values
     variance = (shares * (values - mean[:, None]) ** 2).sum(axis=1)
     std = np.maximum(np.sqrt(variance), 1 / 255)  # a constant channel carries nothing; do not divide by zero
     return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def _is_histogram(kept: NDArray[Any], channels: int) -> bool:
+    known = kept.dtype == np.int64 and kept.shape == (channels, 256)
+    return known and bool((kept >= 0).all() and (kept.sum(axis=1) > 0).all())
+
+
+def _histogram(source: PixelSource, indices: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How often each value is in each channel of these images, (C, 256)."""
+    histogram = np.zeros((source.image_channels, 256), dtype=np.int64)
+    for start in range(0, len(indices), 1024):
+        pixels = source.read(indices[start : start + 1024])
+        for channel in range(source.image_channels):
+            histogram[channel] += np.bincount(pixels[:, channel].ravel(), minlength=256)
+    return histogram
 
 
 def _fingerprint(raw: RawImages, parts: Parts, seed: int) -> str:

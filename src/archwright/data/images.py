@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +42,14 @@ def opened(path: Path) -> Iterator[Image.Image]:
 
     One of more than 179 million pixels is refused by its header (Pillow's own bound).
     """
-    with open_plain(path) as file, Image.open(file, formats=FORMATS) as image:
+    with open_plain(path) as file, opened_stream(file) as image:
+        yield image
+
+
+@contextmanager
+def opened_stream(file: IO[bytes]) -> Iterator[Image.Image]:
+    """As :func:`opened`, of an open ``file``."""
+    with Image.open(file, formats=FORMATS) as image:
         yield image
 
 
@@ -58,11 +66,44 @@ def square_pixels(image: Image.Image, size: int, channels: int) -> NDArray[np.ui
         size: pixels a side.
         channels: 1 (grey) or 3 (colour).
     """
+    return _planes(ImageOps.fit(_flat(image, channels), (size, size), method=Image.Resampling.BILINEAR), channels)
+
+
+def _flat(image: Image.Image, channels: int) -> Image.Image:
+    """Upright, on white where transparent, in 8-bit grey or colour."""
     upright = ImageOps.exif_transpose(image)
-    opaque = _without_alpha(_eight_bit(upright)).convert("L" if channels == 1 else "RGB")
-    fitted = ImageOps.fit(opaque, (size, size), method=Image.Resampling.BILINEAR)
-    pixels = np.asarray(fitted, dtype=np.uint8)
+    return _without_alpha(_eight_bit(upright)).convert("L" if channels == 1 else "RGB")
+
+
+def _planes(image: Image.Image, channels: int) -> NDArray[np.uint8]:
+    """The pixels of a grey or colour image, (C, H, W)."""
+    pixels = np.asarray(image, dtype=np.uint8)
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def window_pixels(image: Image.Image, window: NDArray[np.float64], size: int, channels: int) -> NDArray[np.uint8]:
+    """A part of the image at its own resolution, upright, on white where transparent, resized to (C, size, size).
+
+    A JPEG is decoded no larger than the part needs (its draft mode: by a half, a quarter or an eighth).
+
+    Args:
+        image: of any size and mode, not loaded yet.
+        window: height and width in short sides of the image, cut where it ends, and where the window begins from above
+            and from the left, as a share of the room that it has, (4,).
+        size: pixels a side.
+        channels: 1 (grey) or 3 (colour).
+    """
+    short = min(image.size)
+    height, width, down, across = window.tolist()
+    shrink = short * min(height, width) / size
+    if image.format == "JPEG" and shrink >= 2:
+        image.draft(image.mode, (int(image.width / shrink), int(image.height / shrink)))
+    opaque = _flat(image, channels)
+    short = min(opaque.size)
+    tall, wide = min(height * short, opaque.height), min(width * short, opaque.width)
+    top, left = down * (opaque.height - tall), across * (opaque.width - wide)
+    part = opaque.resize((size, size), Image.Resampling.BILINEAR, box=(left, top, left + wide, top + tall))
+    return _planes(part, channels)
 
 
 def resize_arrays(pixels: NDArray[np.uint8], size: int | None) -> NDArray[np.uint8]:

@@ -7,14 +7,12 @@ Plain arrays in an ``.npz`` archive, read without pickle: ``x_PART`` (n,C,H,W) u
 from __future__ import annotations
 
 import json
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from archwright.data.arrays import read_archive
+from archwright.data.arrays import read_archive, write_archive
 from archwright.data.image_data import ImageData, Split
 from archwright.data.preprocessing import Preprocessing
 from archwright.data.raw import MemoryPixels
@@ -44,15 +42,7 @@ def keep(data: ImageData, path: Path) -> None:
     about = {"spec": data.spec, "name": data.name, "fingerprint": data.fingerprint, "skipped": list(data.skipped)}
     arrays["about"] = np.array(json.dumps(about))
     with atomic_file(path) as file:
-        _write_archive(file, arrays)
-
-
-def _write_archive(file: IO[bytes], arrays: Mapping[str, Any]) -> None:
-    """As ``np.savez`` does, but always with the same date: the same bytes, and no clock before 1980 is an error."""
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, array in arrays.items():
-            with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as part:
-                np.lib.format.write_array(part, np.asanyarray(array), allow_pickle=False)
+        write_archive(file, arrays)
 
 
 def load_kept(path: Path) -> ImageData:

@@ -33,8 +33,20 @@ class PixelSource(Protocol):
     def in_memory(self) -> bool:
         """Whether reading everything is cheap."""
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether images are larger where they lie, so that a part of one is better cut out there."""
+
     def read(self, indices: NDArray[np.int64]) -> Pixels:
         """The images at ``indices``, (n, C, H, W)."""
+
+    def read_windows(self, indices: NDArray[np.int64], windows: NDArray[np.float64]) -> Pixels:
+        """A part of each of the images, (n, C, H, W), where :attr:`has_windows`.
+
+        Args:
+            indices: of the images, (n,).
+            windows: height and width in short sides, and the place from top and left as a share of the room, (n, 4).
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +55,7 @@ class MemoryPixels:
 
     array: Pixels
     in_memory: bool = True
+    has_windows: bool = False
 
     @property
     def image_size(self) -> int:
@@ -58,6 +71,10 @@ class MemoryPixels:
         """The images at ``indices``, (n, C, H, W)."""
         return self.array[indices]
 
+    def read_windows(self, indices: NDArray[np.int64], windows: NDArray[np.float64]) -> Pixels:
+        """Never asked for: decoded images are all that there is of them; so for any ``indices`` and ``windows``."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, eq=False)
 class RawImages:
@@ -71,6 +88,7 @@ class RawImages:
         official_test: how many images, the last ones, are the data set's own test part; 0 if it has none.
         official_validation: how many images before those are its own validation part; 0 if it has none.
         skipped: bad images that were left out.
+        files: path of each image below the root of the data set, where it is a file of its own.
     """
 
     name: str
@@ -81,6 +99,7 @@ class RawImages:
     official_test: int = 0
     official_validation: int = 0
     skipped: tuple[str, ...] = ()
+    files: Sequence[str] = ()
 
 
 class Source(Protocol):

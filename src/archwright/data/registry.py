@@ -14,5 +14,6 @@ datasets = Registry(
     Entry("cifar100", "archwright.data.sources:cifar100", "60,000 colour 32x32 photographs, 100 classes"),
     Entry("random", "archwright.data.sources:random", "Gaussian noise with random labels: random:classes=10,size=16"),
     Entry("folder", "archwright.data.folder:folder", "your images, one sub-folder a class: folder:PATH"),
+    Entry("tar", "archwright.data.tar:tar", "your images in archives, key.jpg beside key.cls: tar:PATH/{000..127}.tar"),
     Entry("npz", "archwright.data.arrays:npz", "your NumPy archive with x_train and y_train, or x and y: npz:PATH"),
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from archwright.data.image_data import ImageData, load
 from archwright.data.kept import load_kept
+from archwright.data.tar import braces
+from archwright.paths import user_path
 from archwright.references import DataRef
 
 
@@ -38,6 +39,8 @@ class DataRequest:
     def needs(self) -> tuple[str, ...]:
         """Absolute paths that loading reads: a user's own folder or archive; named data sets are found by name."""
         path = self.source.path
+        if self.source.kind == "tar":
+            return tuple(braces(str(path.absolute()))) if path is not None else ()
         return () if path is None else (str(path.absolute()),)
 
 
@@ -59,6 +62,16 @@ def load_data(request: DataRequest) -> ImageData:
 
 def _load(request: DataRequest) -> ImageData:
     if request.source.kind == "kept":
-        return load_kept(Path(request.source.argument))
+        return load_kept(user_path(request.source.argument))
     values: dict[str, Any] = {"seed": request.seed, "image_size": request.image_size, "skip_bad": request.skip_bad}
     return load(request.spec, **values, split=None if request.split is None else tuple(request.split))
+
+
+def request_of(data: ImageData) -> DataRequest | None:
+    """The request that ``data`` was loaded by in this process; None where it was made otherwise."""
+    return next((request for request, loaded in LOADED.items() if loaded is data), None)
+
+
+def remember(request: DataRequest, data: ImageData) -> None:
+    """Let ``data``, which lies where ``request`` says, count as loaded by it."""
+    LOADED[request] = data

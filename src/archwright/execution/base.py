@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 from archwright.errors import InputError, unknown_name
 from archwright.runs.files import Json
@@ -37,11 +37,13 @@ class Item:
         key: its name among the items of a stage.
         payload: what the work is given.
         needs: absolute paths that the work reads; an executor of several machines refuses it where one lacks them.
+        gpu: whether the work computes on a GPU: ``none``, ``any`` (where the machine has one), or ``must``.
     """
 
     key: str
     payload: Json
     needs: tuple[str, ...] = ()
+    gpu: Literal["none", "any", "must"] = "none"
 
 
 class Executor(ABC):
@@ -65,6 +67,16 @@ class Executor(ABC):
             items: what is to be done; their keys differ.
             stop: looked at while items run.
         """
+
+    def batches(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[list[tuple[str, Json]]]:
+        """As :meth:`run`, several at a time where they have come together: they are recorded together.
+
+        Args:
+            work: a function of a module, called with the payload of an item and a stop.
+            items: what is to be done; their keys differ.
+            stop: looked at while items run.
+        """
+        return ([one] for one in self.run(work, items, stop))
 
     def require(self, paths: Collection[str]) -> None:  # noqa: B027 - this machine needs no look
         """Refuse, before a run begins, a cluster that cannot be joined or that lacks one of these absolute paths."""
@@ -103,11 +115,12 @@ def run_items(
 
     waiting = [item for item in items if item.key not in log.done]
     chosen = InProcess() if work in _CHEAP else executor
-    for key, result in chosen.run(work, waiting, stop) if waiting else ():
-        log.record(key, result)
-        on_result(key, result)
-        if bar is not None:
-            bar.advance()
+    for some in chosen.batches(work, waiting, stop) if waiting else ():
+        log.record_all(some)
+        for key, result in some:
+            on_result(key, result)
+            if bar is not None:
+                bar.advance()
     return {item.key: log.done[item.key] for item in items}
 
 

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from archwright.device import visible_gpus
 from archwright.errors import ArchwrightError, InputError
 from archwright.execution.base import Executor, Item, Work
 from archwright.runs.files import Json
@@ -81,7 +82,7 @@ class Processes(Executor):
         """Give waiting items to idle workers, starting further ones up to the number allowed."""
         while queue and len(self._busy) < self.workers:
             if not self._idle:
-                self._idle.append(_Worker())
+                self._idle.append(_Worker(_least_used([one.gpu for one in self._busy.values()])))
                 self.started += 1
             worker = self._idle.pop()
             worker.send(work, queue.popleft())
@@ -96,8 +97,11 @@ class _Worker:
 
     item: Item
 
-    def __init__(self) -> None:
+    def __init__(self, gpu: str | None) -> None:
         self.connection, theirs = Pipe()
+        self.gpu = gpu
+        """The one GPU that it sees, as CUDA_VISIBLE_DEVICES names it."""
+        seen = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
         # The kernel's parent-death signal follows the thread that starts the process, so it is for the main one only.
         by_signal = threading.current_thread() is threading.main_thread()
         arguments = [theirs.fileno(), os.getpid(), int(by_signal)]
@@ -106,7 +110,7 @@ class _Worker:
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=2,  # this process' stdout may be read by a script
-            env={**os.environ, **ONE_THREAD},
+            env={**os.environ, **ONE_THREAD, **seen},
             process_group=0,  # Ctrl-C in a terminal is this process' business
         )
         theirs.close()
@@ -135,6 +139,12 @@ class _Worker:
         self.process.kill()
         self.process.wait()
         self.connection.close()
+
+
+def _least_used(used: Sequence[str | None]) -> str | None:
+    """The GPU of this machine that the fewest of the workers with these GPUs have; None where there are none."""
+    every = visible_gpus()
+    return min(every, key=used.count) if every else None
 
 
 def _end_all(idle: list[_Worker], busy: dict[Any, _Worker]) -> None:

@@ -9,30 +9,33 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections import Counter, deque
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import archwright
 from archwright.errors import ArchwrightError, InputError, missing_extra
 from archwright.execution.base import Executor, Item, Work
+from archwright.execution.ray_machines import RETRIES, Machine, Machines, Sent, one_line, pinned_to, receive
+from archwright.execution.worker import portable
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
 
-RETRIES = 3
-"""How often Ray runs an item again whose worker died."""
 GUARD = Path(__file__).with_name("ray_guard.py")
-PROBE_SECONDS = 120
-"""How long a machine of the cluster may take to say what it has; it may have to start a worker first."""
+CHUNK_SECONDS = 0.2
+"""Of a task: smaller items go together, as sending and recording one takes milliseconds."""
+MOST_TOGETHER = 64
 
 
 class RayExecutor(Executor):
-    """Items as Ray tasks of one CPU each; one connection for a whole run.
+    """Items as Ray tasks of one CPU each (and one GPU where they use one); one connection for a whole run.
 
     Args:
         address: HOST:PORT of a running cluster's head; empty starts a local one with ``workers`` CPUs.
-        workers: tasks under way at once.
+        workers: items that are worked on at once.
     """
 
     def __init__(self, address: str = "", workers: int = 1) -> None:
@@ -48,29 +51,31 @@ class RayExecutor(Executor):
         except ImportError as error:
             raise missing_extra("ray", "ray", "running on a Ray cluster") from error
         self._ray: Any = ray
-        self._task: Any = None
+        self._machines: Machines | None = None
         self._joined = False
         self._guard: subprocess.Popen[bytes] | None = None
-        self._found: set[str] = set()
 
     def run(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[tuple[str, Json]]:
         """Yield (key, result) as tasks of the cluster finish; an item whose paths a machine lacks is refused first."""
+        for some in self.batches(work, items, stop):
+            yield from some
+
+    def batches(self, work: Work, items: Sequence[Item], stop: Stop) -> Iterator[list[tuple[str, Json]]]:
+        """As :meth:`run`, what has come since the last look at a time."""
         self.require({path for item in items for path in item.needs})
-        queue, waiting = iter(items), dict[Any, str]()
+        assert self._machines is not None
+        dealt = _Dealt(self._ray, self._machines, work, list(items), self.workers)
         try:
-            while True:
-                while len(waiting) < self.workers and (item := next(queue, None)) is not None:
-                    waiting[self._task.remote(work, item.payload)] = item.key
-                if not waiting:
-                    return
-                done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=0.2)
-                for reference in done:
-                    key = waiting.pop(reference)
-                    yield key, self._result(reference, f"the item {key}")
+            while dealt.left:
+                dealt.give()
+                results, failed = dealt.collect()
+                if results:
+                    yield results
                 stop.check()
+                if failed is not None:
+                    raise failed
         finally:
-            for reference in waiting:
-                self._ray.cancel(reference, force=True)
+            dealt.cancel()
 
     def close(self) -> None:
         """Leave the cluster; a local one ends."""
@@ -79,12 +84,11 @@ class RayExecutor(Executor):
         if self._guard is not None:
             self._guard.kill()
             self._guard.wait()
-        self._task, self._joined, self._guard = None, False, None
-        self._found.clear()
+        self._machines, self._joined, self._guard = None, False, None
 
-    def _connect(self) -> None:
-        if self._task is not None:
-            return
+    def _connect(self) -> Machines:
+        if self._machines is not None:
+            return self._machines
         ray = self._ray
         if not ray.is_initialized():
             where: dict[str, Any] = {"address": self.address}
@@ -98,48 +102,110 @@ class RayExecutor(Executor):
                 self.close()
                 raise InputError(
                     f"a Ray cluster that can be joined at {self.address or 'this machine'}",
-                    _one_line(error),
+                    one_line(error),
                     "It needs this version of Ray, and RAY_AUTH_MODE here as there: token (with the cluster's token in "
                     "~/.ray/auth_token) or disabled.",
                 ) from error
             self._joined = True
-        self._task = ray.remote(num_cpus=1, max_retries=RETRIES)(_call)
+        self._machines = Machines(ray)
+        return self._machines
 
     def require(self, paths: Collection[str]) -> None:
         """Connect; refuse paths that a machine of the cluster lacks, and machines without this version of ours."""
-        self._connect()
-        new = sorted(set(paths) - self._found)
-        if self._found and not new:
-            return
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+        self._connect().require(paths)
 
-        probe = self._ray.remote(num_cpus=0, max_retries=RETRIES)(_look)
-        asked = []
-        for node in self._ray.nodes():
-            if node["Alive"]:
-                there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-                asked.append((node["NodeManagerHostname"], probe.options(scheduling_strategy=there).remote(new)))
-        here = _look(new)
-        for machine, reference in asked:
-            _compare(machine, here, self._result(reference, f"the machine {machine}", PROBE_SECONDS))
-        self._found |= {"", *new}
 
-    def _result(self, reference: Any, what: str, seconds: float | None = None) -> Json:
-        errors = self._ray.exceptions
-        try:
-            return self._ray.get(reference, timeout=seconds)
-        except errors.RayTaskError as error:
-            cause: Any = error.cause  # as it was raised there, without Ray's copy of the traceback in its text
-            raise cause from None
-        except errors.WorkerCrashedError:
-            raise ArchwrightError(
+@dataclass
+class _Task:
+    """Items that a machine works on, one after the other."""
+
+    machine: Machine
+    items: list[Item]
+
+
+class _Dealt:
+    """The items of one call: which wait, which are where, and how long one takes."""
+
+    def __init__(self, ray: Any, machines: Machines, work: Work, items: list[Item], workers: int) -> None:
+        self._ray, self._machines, self._work, self._workers = ray, machines, work, workers
+        self._queue, self._tasks = deque(items), dict[Any, _Task]()
+        self._gpu = items[0].gpu if items else "none"
+        self._seconds: float | None = None
+        self._lost = Counter[str]()
+        self._remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_work_off)
+
+    @property
+    def left(self) -> int:
+        """Items without a result."""
+        return len(self._queue) + sum(len(task.items) for task in self._tasks.values())
+
+    def give(self) -> None:
+        """Give waiting items to machines with room; machines that have joined are asked."""
+        self._machines.look()
+        self._machines.deal(self._workers, self._gpu)
+        while self._queue and (machine := self._machines.free()) is not None:
+            some = [self._queue.popleft() for _ in range(self._together())]
+            gpus = int(self._gpu != "none" and machine.gpus > 0)
+            task = self._remote.options(num_gpus=gpus, scheduling_strategy=pinned_to(machine.node))
+            reference = task.remote(self._work, [item.payload for item in some], self._machines.sent)
+            self._tasks[reference] = _Task(machine, some)
+            machine.under_way += 1
+
+    def _together(self) -> int:
+        """Items of the next task: one until it is known how long one takes; fewer where few are left to share."""
+        if self._seconds is None:
+            return 1
+        fitting = min(MOST_TOGETHER, int(CHUNK_SECONDS / max(self._seconds, 1e-6)))
+        return max(1, min(fitting, len(self._queue) // (2 * self._machines.slots)))
+
+    def collect(self) -> tuple[list[tuple[str, Json]], BaseException | None]:
+        """Results that have come within a moment, and why an item failed if one did."""
+        waiting = list(self._tasks)
+        done, _ = self._ray.wait(waiting, num_returns=1, timeout=0.2)
+        if done:
+            done, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=0)
+        results: list[tuple[str, Json]] = []
+        failed: BaseException | None = None
+        for reference in done:
+            task = self._tasks.pop(reference)
+            task.machine.under_way -= 1
+            try:
+                seconds, found, error = self._ray.get(reference)
+            except self._ray.exceptions.RayError as error:
+                failed = self._after(task, error) or failed
+                continue
+            self._seconds = seconds / max(1, len(found))
+            results += [(item.key, result) for item, result in zip(task.items, found, strict=False)]
+            failed = error or failed
+        return results, failed
+
+    def _after(self, task: _Task, error: Exception) -> BaseException | None:
+        """What to raise after a task that ended without an answer; nothing where its machine is gone: others do it."""
+        errors, what = self._ray.exceptions, f"the item {task.items[0].key}"
+        if isinstance(error, errors.NodeDiedError | errors.TaskUnschedulableError | errors.ObjectLostError):
+            self._machines.lose(task.machine)
+            self._queue.extendleft(reversed(task.items))
+            self._lost.update(item.key for item in task.items)
+            if max(self._lost.values()) <= RETRIES:
+                return None
+        if isinstance(error, errors.RayTaskError):
+            cause: BaseException = (
+                error.cause
+            )  # as it was raised there, without Ray's copy of the traceback in its text
+            return cause
+        if isinstance(error, errors.WorkerCrashedError):
+            return ArchwrightError(
                 f"the Ray worker of {what} died {RETRIES + 1} times; it may need more memory than there is. "
                 "What is finished is kept: resume."
-            ) from None
-        except errors.RayError as error:
-            raise ArchwrightError(
-                f"Ray could not finish {what}: {_one_line(error)}. What is finished is kept: resume."
-            ) from error
+            )
+        return ArchwrightError(f"Ray could not finish {what}: {one_line(error)}. What is finished is kept: resume.")
+
+    def cancel(self) -> None:
+        """End what is under way."""
+        for reference, task in self._tasks.items():
+            task.machine.under_way -= 1
+            self._ray.cancel(reference, force=True)
+        self._tasks.clear()
 
 
 def _set_environment(address: str) -> None:
@@ -194,39 +260,22 @@ def _quiet() -> Iterator[None]:
         os.close(nowhere)
 
 
-def _call(work: Work, payload: Json) -> Json:
+def _work_off(
+    work: Work, payloads: Sequence[Json], sent: dict[str, Sent]
+) -> tuple[float, list[Json], Exception | None]:
+    """On a machine: seconds that all took, results of the first items, and why the next one failed if one did."""
     import torch
 
     torch.set_num_threads(1)
-    return work(payload, Stop())
-
-
-def _look(paths: Sequence[str]) -> dict[str, Json]:
-    """What this machine has: the version of Archwright, and for each path its size, -1 a folder, None nothing."""
-    sizes: dict[str, int | None] = {}
-    for text in paths:
-        path = Path(text)
-        sizes[text] = -1 if path.is_dir() else path.stat().st_size if path.is_file() else None
-    return {"version": archwright.__version__, "sizes": sizes}
-
-
-def _compare(machine: str, here: dict[str, Json], there: dict[str, Json]) -> None:
-    """Refuse a machine that has less than this one."""
-    if here["version"] != there["version"]:
-        raise InputError(f"archwright {here['version']} on {machine}", f"version {there['version']}")
-    for path, size in here["sizes"].items():
-        found = there["sizes"][path]
-        if found is None or found != size:
-            raise InputError(
-                f"{path} on every machine of the Ray cluster",
-                f"{'nothing' if found is None else 'something else'} on {machine}",
-                "Copy it there or share its folder; the work reads it on the machine where it runs.",
-            )
-
-
-def _one_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[0][:300].rstrip(".")
+    receive(sent)
+    results: list[Json] = []
+    begin = time.perf_counter()
+    for payload in payloads:
+        try:
+            results.append(work(payload, Stop()))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the driver is to know
+            return time.perf_counter() - begin, results, portable(error)
+    return time.perf_counter() - begin, results, None
 
 
 def _check_address(address: str) -> None:

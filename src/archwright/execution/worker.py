@@ -57,11 +57,11 @@ def work_off(connection: Any) -> None:
 
             answer = pickle.dumps(("done", work(payload, Stop())))
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent is to know
-            answer = pickle.dumps(("failed", _portable(error)))
+            answer = pickle.dumps(("failed", portable(error)))
         connection.send_bytes(answer)
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The exception, or one with the same text where it does not travel; the place it comes from as a note."""
     import pickle
     import traceback

@@ -6,7 +6,7 @@
 3. ``recover``: Lasso over all parities of degree up to d, the s largest coefficients, their exact minimum
    (:mod:`archwright.solvers.fourier`); where that leaves a place undecided, the bits found are fixed and m more
    sub-graphs measured (restriction). The sub-graph becomes a cell as its space says
-   (:meth:`~archwright.spaces.cell_space.CellSpace.of_subgraph`).
+   (:meth:`~archwright.spaces.supernet_space.SupernetSpace.of_subgraph`).
 
 ``rsps`` is what it is built on and compared with (Li and Talwalkar): the same supernet, and the best of m measured
 architectures. A run given by ``--supernet`` lends its measurements, too: the same sub-graphs are not measured again, so
@@ -19,9 +19,8 @@ import csv
 import io
 import json
 import math
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -34,8 +33,11 @@ from torch import Tensor
 
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
+from archwright.data.shards import Shard
+from archwright.device import Device, seconds_on
 from archwright.errors import InputError
 from archwright.execution.base import Item, run_items
+from archwright.numerics import Numerics, using
 from archwright.runs.files import Json, read_json, save_figure, write_atomic
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
@@ -48,14 +50,14 @@ from archwright.search.values import Choice, StageResult
 from archwright.solvers.fourier import ParityFeatures, RecoverySettings, Round, search_by_rounds
 from archwright.solvers.polynomial import Polynomial
 from archwright.spaces.base import Architecture
-from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.spaces.operations import Cost
 from archwright.spaces.registry import find_space
 from archwright.spaces.subgraphs import Signs, Subgraphs, read_bits, write_bits
-from archwright.supernets.cell import CellSupernet
+from archwright.spaces.supernet_space import SupernetSpace, as_supernet_space
+from archwright.supernets.base import Supernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
 from archwright.supernets.measure import BATCH, Norms, Outcome, measure_subnetwork, recalibrated
-from archwright.supernets.train import SharedTraining, new_cell_supernet
+from archwright.supernets.train import SharedTraining, new_supernet
 from archwright.training import Position
 from archwright.training.schedule import make_schedule
 
@@ -64,19 +66,53 @@ LARGEST_USUAL = 0.1
 """The paper's lambda belongs to its losses: unless one is given, it is at most this part of the largest useful one."""
 
 
+PRESETS: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
+    "short": {
+        "supernet_epochs": (20, 20),
+        "supernet_lr": (0.025, 0.1),
+        "supernet_weight_decay": (5e-4, 5e-4),
+        "images": (512, 512),
+        "measure_batch": (256, 256),
+    },
+    "paper": {
+        "supernet_channels": (16, 16),
+        "supernet_cells": (8, 5),
+        "supernet_epochs": (100, 100),
+        "supernet_lr": (0.025, 0.025),
+        "supernet_weight_decay": (3e-4, 5e-4),
+        "images": (640, 640),
+        "measure_batch": (64, 64),
+        "threshold": (1.5, 1.8),
+    },
+}
+"""What settings are that nobody gave, in the DARTS spaces and in smaller ones. Half of DARTS' operations on are sums of
+a dozen at a node, and diverge at the rate that suits small cells."""
+
+
 class RspsOptions(Options):
     """Options of both methods: the supernet and how its sub-graphs are measured."""
 
-    supernet_epochs: int = Field(
-        20, ge=1, description="passes of the supernet over the training images; 100 in the paper"
+    preset: Literal["short", "paper"] = Field(
+        "short", description="what settings that are not given are: short ones, or the paper's (Tables 3 and 4)"
+    )
+    supernet_channels: int | None = Field(
+        None, ge=2, description="channels of the supernet; by default as the final network, 16 in the paper"
+    )
+    supernet_cells: int | None = Field(
+        None, ge=1, description="cells of the supernet; by default as the final network, 8 (DARTS) or 5 in the paper"
+    )
+    supernet_epochs: int | None = Field(
+        None, ge=1, description="passes of the supernet over the training images; 20, 100 in the paper"
     )
     supernet_batch: int = Field(64, ge=2, description="images of a step of the supernet")
     supernet_lr: float | None = Field(
-        None, gt=0, description="learning rate of the supernet at the start; 0.025 for DARTS, 0.1 else"
+        None,
+        gt=0,
+        description="learning rate of the supernet at the start; 0.025 for DARTS and in the paper, 0.1 else",
     )
     supernet_lr_min: float = Field(0.001, ge=0, description="learning rate of the supernet at the end")
-    supernet_weight_decay: float = Field(
-        5e-4, ge=0, description="weight decay of the supernet; 3e-4 for DARTS in the paper"
+    supernet_weight_decay: float | None = Field(
+        None, ge=0, description="weight decay of the supernet; 5e-4, 3e-4 for DARTS in the paper"
     )
     supernet_clip: float = Field(5.0, ge=0, description="largest norm of the supernet's gradient; 0 = off")
     probability: float = Field(
@@ -88,8 +124,12 @@ class RspsOptions(Options):
     subgraphs: Literal["bits", "cells"] = Field(
         "cells", description="sub-graphs that are measured: random bits, or architectures"
     )
-    images: int = Field(512, ge=2, description="validation images of a measurement, in whole batches")
-    measure_batch: int = Field(256, ge=2, description="images of a forward pass of a measurement")
+    images: int | None = Field(
+        None, ge=2, description="validation images of a measurement, in whole batches; 512, 640 in the authors' code"
+    )
+    measure_batch: int | None = Field(
+        None, ge=2, description="images of a forward pass of a measurement; 256, 64 in the authors' code"
+    )
     norms: Literal["batch", "recalibrated"] = Field(
         "batch", description="batch-norm statistics of a measurement: its batches' own, or of training images"
     )
@@ -113,7 +153,9 @@ class ConasOptions(RspsOptions):
         "uniform",
         description="which operation stays on an edge of nasbench201: any that is on, or the one missed most",
     )
-    threshold: float | None = Field(None, gt=0, description="largest loss that counts; that of guessing by default")
+    threshold: float | None = Field(
+        None, gt=0, description="largest loss that counts; that of guessing, 1.5 (DARTS) or 1.8 in the paper"
+    )
     rounds: int = Field(2, ge=1, description="recoveries at most; after the first, found bits are fixed (restriction)")
 
 
@@ -159,17 +201,18 @@ def measure_subgraph(payload: Json, stop: Stop) -> Json:
 def _outcome(of: str, bits: str) -> Outcome:
     supernet, subgraphs, images, norms = _instruments(of)
     device = next(supernet.parameters()).device
-    return measure_subnetwork(supernet, subgraphs.weights(read_bits(bits), device), images, norms)
+    with using(Numerics(**json.loads(of).get("numerics", {})), device):
+        return measure_subnetwork(supernet, subgraphs.weights(read_bits(bits), device), images, norms)
 
 
 @lru_cache(maxsize=2)
-def _instruments(of: str) -> tuple[CellSupernet, Subgraphs, list[tuple[Tensor, Tensor]], Norms]:
+def _instruments(of: str) -> tuple[Supernet, Subgraphs, list[tuple[Tensor, Tensor]], Norms]:
     """What all measurements of a run have in common, made once a process."""
     fields = json.loads(of)
     data = load_data(DataRequest(**fields["data"]))
-    space = as_cell_space(find_space(fields["space_text"]))
-    device = fields["device"]
-    supernet = new_cell_supernet(space, space.scale_from(fields["scale"]), seed=0, device=device)
+    space = as_supernet_space(find_space(fields["space_text"]))
+    device = Device.choose("auto").name if fields["device"] == "auto" else fields["device"]
+    supernet = new_supernet(space, space.scale_from(fields["scale"]), seed=0, device=device)
     load_supernet(Path(fields["supernet"]), supernet, data.fingerprint)
     seed, size, count = fields["seed"], fields["batch"], fields["images"]
 
@@ -195,9 +238,9 @@ class Rsps(SearchMethod):
     options: RspsOptions
 
     @property
-    def space(self) -> CellSpace[Any]:
-        """The cell space; another one is refused."""
-        return as_cell_space(self.context.task.space)
+    def space(self) -> SupernetSpace[Any]:
+        """The space; one without a supernet is refused."""
+        return as_supernet_space(self.context.task.space)
 
     @cached_property
     def bits(self) -> Subgraphs:
@@ -208,6 +251,11 @@ class Rsps(SearchMethod):
     def paper_setting(self) -> int:
         """Column of the paper's settings: 0 for DARTS (Table 3), 1 for all smaller spaces (Table 4)."""
         return 0 if self.bits.n > 100 else 1
+
+    def setting(self, name: str) -> Any:
+        """The option ``name``: as given, else the preset's; None where neither says anything."""
+        given = getattr(self.options, name)
+        return PRESETS[self.options.preset].get(name, (None, None))[self.paper_setting] if given is None else given
 
     @property
     def measurements(self) -> int:
@@ -225,25 +273,31 @@ class Rsps(SearchMethod):
 
     def largest(self) -> Cost | None:
         """The supernet, which has every operation everywhere."""
-        one = self.space.cost(self.space.sample(self.context.rng("effort")), self._scale)
-        return Cost(one.params * len(self.space.operations), one.macs * len(self.space.operations))
+        return self.space.supernet_cost(self._scale)
 
     @property
     def _scale(self) -> Any:
-        return self.space.supernet_scale(self.context.task.scale)
+        """Scale of the supernet, which the final network's need not be."""
+        channels, cells = self.setting("supernet_channels"), self.setting("supernet_cells")
+        return self.space.supernet_scale(self.context.task.scale.changed(channels=channels, cells=cells))
 
     def estimate_seconds(self) -> float:
         """From one timed step of the supernet; a measurement is a third of a step for each batch of its images."""
         o, task = self.options, self.context.task
-        shared, times = self._training(self._new_supernet()), []
+        shared, times = replace(self._training(self._new_supernet()), team=self.context.alone), []
         for _ in range(2):
-            begin = time.perf_counter()
+            begin = seconds_on(self.context.device.torch)
             shared.step(Position.at(0, 1, 1))
-            times.append(time.perf_counter() - begin)
+            times.append(seconds_on(self.context.device.torch) - begin)
         step = min(times)
-        training = 0.0 if o.supernet else step * len(shared.batches) * o.supernet_epochs
-        measuring = step / 3 * self.measurements * min(o.images, len(task.data.validation)) / o.supernet_batch
-        return training + measuring + self.final_rounds * evaluation_seconds(self.context)
+        training = 0.0 if o.supernet else self.team_share * step * len(shared.batches) * self.setting("supernet_epochs")
+        images = min(self.setting("images"), len(task.data.validation))
+        measuring = step / 3 * self.measurements * images / o.supernet_batch
+        return float(training + measuring + self.final_rounds * evaluation_seconds(self.context))
+
+    def batch_sizes(self) -> list[int]:
+        """Also those of the supernet's training."""
+        return [*super().batch_sizes(), *([] if self.options.supernet else [self.options.supernet_batch])]
 
     def search_stages(self) -> list[Stage]:
         """Train, measure, choose; a supernet that is given is not trained again."""
@@ -256,9 +310,9 @@ class Rsps(SearchMethod):
 
     # 1. the supernet
 
-    def _new_supernet(self) -> CellSupernet:
+    def _new_supernet(self) -> Supernet:
         seed = int(self.context.rng("supernet").integers(2**31))
-        return new_cell_supernet(self.space, self._scale, seed=seed, device=self.context.device.torch)
+        return new_supernet(self.space, self._scale, seed=seed, device=self.context.device.torch)
 
     def _train_batches(self) -> Batches:
         data = self.context.task.data
@@ -267,17 +321,17 @@ class Rsps(SearchMethod):
         size = min(self.options.supernet_batch, len(data.train))
         return Batches(data, "train", size, seed=seed, augment=augment, device=self.context.device.torch)
 
-    def _training(self, supernet: CellSupernet) -> SharedTraining:
+    def _training(self, supernet: Supernet) -> SharedTraining:
         """RSPS: every step trains one random sub-graph."""
         o = self.options
-        # half of DARTS' operations on are sums of a dozen at a node, and diverge at the rate that suits small cells
-        lr = o.supernet_lr or (0.025, 0.1)[self.paper_setting]
-        decay = o.supernet_weight_decay
+        lr, decay = self.setting("supernet_lr"), self.setting("supernet_weight_decay")
         sgd = torch.optim.SGD(supernet.parameters(), lr, MOMENTUM, weight_decay=decay, nesterov=True)
         rate = make_schedule("cosine", lr, min(lr, o.supernet_lr_min))
-        return SharedTraining(supernet, self._train_batches(), self._drawn, sgd, rate, clip=o.supernet_clip)
+        return SharedTraining(
+            supernet, self._train_batches(), self._drawn, sgd, rate, clip=o.supernet_clip, team=self.context.team
+        )
 
-    def _drawn(self, position: Position, _images: int) -> dict[str, Tensor]:
+    def _drawn(self, position: Position, _images: int, _shard: Shard) -> dict[str, Tensor]:
         """The sub-graph of a step, as weights of the supernet."""
         rng = self.context.rng("trained sub-graph", position.index)
         return self.bits.weights(self.bits.draw(rng, 1, self.options.probability)[0], self.context.device.torch)
@@ -290,7 +344,7 @@ class Rsps(SearchMethod):
             "supernet",
             training.step,
             training.state,
-            epochs=self.options.supernet_epochs,
+            epochs=self.setting("supernet_epochs"),
             steps_per_epoch=len(training.batches),
             seed=int(context.rng("steps").integers(2**31)),
             title="training the supernet",
@@ -309,17 +363,17 @@ class Rsps(SearchMethod):
     @property
     def _measured_by(self) -> dict[str, Json]:
         """What decides a measurement beside the sub-graph and where things are."""
-        o = self.options
-        images = min(o.images, len(self.context.task.data.validation))
-        if images > o.measure_batch:  # a smaller last batch would be normalised by statistics of its own quality
-            images -= images % o.measure_batch
+        batch = self.setting("measure_batch")
+        images = min(self.setting("images"), len(self.context.task.data.validation))
+        if images > batch:  # a smaller last batch would be normalised by statistics of its own quality
+            images -= images % batch
         return {
             "space": self.space.supernet_name,
             "scale": self._scale.to_dict(),
             "seed": self.context.configuration.seed,
             "images": images,
-            "batch": o.measure_batch,
-            "norms": o.norms,
+            "batch": batch,
+            "norms": self.options.norms,
         }
 
     @cached_property
@@ -348,10 +402,11 @@ class Rsps(SearchMethod):
             "space_text": task.space_text,
             "data": asdict(request),
             "supernet": str(self._supernet_file),
-            "device": context.device.name,
+            "device": context.item_device,
+            "numerics": context.configuration.numerics.to_json(),
         }
         needs = (*request.needs, str(self._supernet_file))
-        items = {key: Item(key, {"of": of, "bits": key}, needs) for key in keys}
+        items = {key: Item(key, {"of": of, "bits": key}, needs, context.item_gpu) for key in keys}
         with context.progress.task("measuring sub-graphs", len(items)) as bar:
             found = run_items(context.executor, measure_subgraph, list(items.values()), log, context.stop, bar)
         return [found[key] for key in keys]
@@ -432,7 +487,7 @@ class Conas(Rsps):
     @property
     def threshold(self) -> float:
         """Losses above it say nothing: by default those worse than guessing, ln(classes)."""
-        return self.options.threshold or math.log(self.context.task.data.classes)
+        return float(self.setting("threshold") or math.log(self.context.task.data.classes))
 
     def _search(self) -> SubgraphChoice:
         strings: list[Signs] = []

@@ -31,11 +31,11 @@ from archwright.search.configuration import AbsolutePath
 from archwright.search.method import Options
 from archwright.search.values import Choice
 from archwright.spaces.base import Scale
-from archwright.spaces.cell_space import CellSpace, Masks, as_cell_space
 from archwright.spaces.operations import Cost
-from archwright.supernets.cell import Active, CellSupernet
+from archwright.spaces.supernet_space import Masks, SupernetSpace, as_supernet_space
+from archwright.supernets.base import Active, Supernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
-from archwright.supernets.train import new_cell_supernet
+from archwright.supernets.train import new_supernet
 from archwright.training import Position, Step
 from archwright.training.bilevel import (
     Alphas,
@@ -287,14 +287,13 @@ class DifferentiableSearch(GradientSearch):
             self.make_network()
 
     @property
-    def space(self) -> CellSpace[Any]:
-        """The cell space; another one is refused."""
-        return as_cell_space(self.context.task.space)
+    def space(self) -> SupernetSpace[Any]:
+        """The space; one without a supernet is refused."""
+        return as_supernet_space(self.context.task.space)
 
     def largest(self) -> Cost | None:
         """The supernet, which has every operation everywhere."""
-        one = self.space.cost(self.space.sample(self.context.rng("effort")), self.supernet_scale)
-        return Cost(one.params * len(self.space.operations), one.macs * len(self.space.operations))
+        return self.space.supernet_cost(self.supernet_scale)
 
     @property
     def supernet_scale(self) -> Scale:
@@ -303,10 +302,10 @@ class DifferentiableSearch(GradientSearch):
         final = self.context.task.scale.changed(channels=o.supernet_channels, cells=o.supernet_cells)
         return self.space.supernet_scale(final)
 
-    def make_network(self) -> CellSupernet:
+    def make_network(self) -> Supernet:
         """The supernet, from the weights of another run where asked."""
         seed, device = int(self.context.rng("supernet").integers(2**31)), self.context.device.torch
-        network = new_cell_supernet(self.space, self.supernet_scale, seed=seed, device=device, partial=self.partial)
+        network = new_supernet(self.space, self.supernet_scale, seed=seed, device=device, partial=self.partial)
         if self.options.supernet is not None:
             load_supernet(supernet_of(self.options.supernet), network, self.context.task.data.fingerprint)
         return network
@@ -329,7 +328,7 @@ class DifferentiableSearch(GradientSearch):
         """Save the supernet and read the cells off the weights."""
         context, o = self.context, self.options
         trained = copies[0].network
-        assert isinstance(trained, CellSupernet)
+        assert isinstance(trained, Supernet)
         save_supernet(trained, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
         records = self.records()
         plot_diagnostics(records, context.run.artifact("diagnostics.png"))

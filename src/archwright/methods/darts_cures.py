@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -33,9 +34,8 @@ from archwright.methods.darts import (
     supernet_loss,
 )
 from archwright.search.method import Options
-from archwright.spaces.cell_space import EdgeCell, VertexCell
-from archwright.supernets.cell import Active, CellSupernet, Picked
-from archwright.supernets.parallel import ParallelLayers, ParallelModules
+from archwright.spaces.cell_space import EdgeCell, VertexCell, as_cell_space
+from archwright.supernets.base import Active, Supernet
 from archwright.training import Position, Stateful, Step
 from archwright.training.bilevel import Alphas, ArchitectureParameters, Batch, Problem, WeightCopy, losses
 
@@ -85,7 +85,7 @@ class PcDarts(DifferentiableSearch):
             return nn.Identity()
 
         with torch.device("meta"):
-            self.space.skeleton(self.supernet_scale, note)
+            as_cell_space(self.space).skeleton(self.supernet_scale, note)
         return found
 
     def make_alpha(self) -> ArchitectureParameters:
@@ -95,7 +95,7 @@ class PcDarts(DifferentiableSearch):
             rng = self.context.rng("edges")
             for name, targets in self.targets.items():
                 start = torch.from_numpy(1e-3 * rng.standard_normal(len(targets))).float()
-                alpha.tensors[_edges(name)] = nn.Parameter(start.to(self.context.device.torch))
+                alpha.add(_edges(name), start.to(self.context.device.torch))
         return alpha
 
     def strengths(self, alphas: Alphas) -> Alphas:
@@ -262,9 +262,7 @@ class SmoothDarts(DifferentiableSearch):
     def make_step(self, problem: Problem, copies: list[WeightCopy]) -> Step:
         """Alpha by L_v as it is, w by L_t under the perturbation."""
         w = copies[0]
-        nearby = Problem(
-            self.perturbed_objective, problem.train, problem.validation, problem.alpha, problem.architecture
-        )
+        nearby = replace(problem, objective=self.perturbed_objective)
 
         def step(position: Position) -> dict[str, Tensor]:
             validation = problem.gradients(w.network, w.weights, "validation", position, "architecture")
@@ -309,7 +307,7 @@ class Oles(DifferentiableSearch):
     def further_state(self, copies: list[WeightCopy]) -> dict[str, Stateful]:
         """Which operations have stopped."""
         network = copies[0].network
-        assert isinstance(network, CellSupernet)
+        assert isinstance(network, Supernet)
         self.stopped = StoppedOperations(network, copies[0].weights, self.options.agreement, self.options.window)
         self.stopped.to(self.context.device.torch)
         return {"stopped": self.stopped}
@@ -344,12 +342,12 @@ class StoppedOperations(nn.Module):
     total: Tensor
     count: Tensor
 
-    def __init__(self, network: CellSupernet, weights: list[Tensor], least: float, window: int) -> None:
+    def __init__(self, network: Supernet, weights: list[Tensor], least: float, window: int) -> None:
         super().__init__()
         self.least, self.window = least, window
         places = {id(weight): place for place, weight in enumerate(weights)}
         self.parts = [
-            (places[id(weight)], rows, torch.tensor(numbers)) for weight, rows, numbers in operation_weights(network)
+            (places[id(weight)], rows, torch.tensor(numbers)) for weight, rows, numbers in network.operation_weights()
         ]
         size = 1 + max(int(numbers.max()) for _, _, numbers in self.parts) if self.parts else 0
         self.register_buffer("off", torch.zeros(size, dtype=torch.bool))
@@ -408,27 +406,3 @@ def unmoved(stopped: StoppedOperations, weights: list[Tensor]) -> Iterator[None]
             now = weights[place]
             mixed = torch.where(off[:, None], before.reshape(rows, -1), now.reshape(rows, -1))
             now.copy_(mixed.reshape(now.shape))
-
-
-def operation_weights(network: CellSupernet) -> Iterator[tuple[Tensor, int, list[int]]]:
-    """Every parameter inside a cell's edges, in how many equal rows it is stacked, and the operation of each row.
-
-    Operations are numbered over all cells; one has as many parameters as its layers have.
-    """
-    number = 0
-    for picked in network.modules():
-        if not isinstance(picked, Picked):
-            continue
-        for module in picked.cell.parallel.values():
-            if isinstance(module, ParallelLayers):
-                weights = list(module.parameters())
-                edges = weights[0].shape[0] // module.channels if weights else 0
-                for weight in weights:
-                    yield weight, edges, [number + edge for edge in range(edges)]
-                number += edges
-            elif isinstance(module, ParallelModules):
-                for one in module.edges:
-                    own = list(one.parameters())
-                    for weight in own:
-                        yield weight, 1, [number]
-                    number += bool(own)

@@ -6,7 +6,6 @@ what is read off at the end. Nothing here knows cells or channels.
 
 from __future__ import annotations
 
-import time
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -15,8 +14,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from archwright.data import Batches
+from archwright.data import Batches, ImageData
+from archwright.device import seconds_on
 from archwright.errors import InputError
+from archwright.numerics import autocast
 from archwright.runs.files import Json
 from archwright.search.driving import drive_stage
 from archwright.search.evaluator import evaluation_seconds
@@ -147,25 +148,35 @@ class GradientSearch(SearchMethod):
         """Images of each half a step."""
         return self.options.search_batch
 
+    @property
+    def data(self) -> ImageData:
+        """The images as the networks are shown them."""
+        return self.context.task.data
+
     # The rest is common.
 
     def search_seconds(self) -> float:
         """Of the search itself, from a timed pass of the network."""
         problem, network = self.problem(), self.make_network()
         weights = [weight for weight in network.parameters() if weight.requires_grad]
-        times = []
+        times, device = [], self.context.device.torch
         for _ in range(2):
-            begin = time.perf_counter()
-            loss = self.objective(
-                network, problem.alpha.get(detached=False), problem.train.get(0, 0), Position.at(0, 1, 1)
-            )
+            begin = seconds_on(device)
+            with autocast(device):
+                loss = self.objective(
+                    network, problem.alpha.get(detached=False), problem.train.get(0, 0), Position.at(0, 1, 1)
+                )
             torch.autograd.grad(loss, weights, allow_unused=True)
-            times.append(time.perf_counter() - begin)
+            times.append(seconds_on(device) - begin)
         return min(times) * self.passes * len(problem.train) * self.options.search_epochs
 
     def estimate_seconds(self) -> float:
         """The search and the final training."""
-        return self.search_seconds() + self.final_rounds * evaluation_seconds(self.context)
+        return self.team_share * self.search_seconds() + self.final_rounds * evaluation_seconds(self.context)
+
+    def batch_sizes(self) -> list[int]:
+        """Also those of the search."""
+        return [*super().batch_sizes(), self.half_batch]
 
     def search_stages(self) -> list[Stage]:
         """One: search and discretise."""
@@ -173,7 +184,7 @@ class GradientSearch(SearchMethod):
 
     def halves(self) -> tuple[Half, Half]:
         """Positions of D_t and D_v in the train part: disjoint random halves of equal size."""
-        count = len(self.context.task.data.train) // 2
+        count = len(self.data.train) // 2
         asked = self.options.search_images
         if asked is not None and asked > count:
             raise InputError(f"at most {count} images of each half", f"--search-images {asked}")
@@ -181,10 +192,10 @@ class GradientSearch(SearchMethod):
         if count < 2:
             raise InputError(
                 "at least 4 training images, to divide into D_t and D_v",
-                f"{len(self.context.task.data.train)} (an empty or tiny validation half)",
+                f"{len(self.data.train)} (an empty or tiny validation half)",
                 "Give more images.",
             )
-        order = self.context.rng("halves").permutation(len(self.context.task.data.train))
+        order = self.context.rng("halves").permutation(len(self.data.train))
         return np.sort(order[:count]), np.sort(order[count : 2 * count])
 
     def batches(self, half: Half, size: int, number: int, shuffled: bool) -> Batches:
@@ -202,7 +213,7 @@ class GradientSearch(SearchMethod):
         device = context.device.torch
         augment = crop_and_flip if shuffled and self.options.search_augment else None
         return Batches(
-            context.task.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=shuffled
+            self.data, "train", size, seed=seed, indices=half, device=device, augment=augment, shuffle=shuffled
         )
 
     def copy_of(self, network: nn.Module, lr: float, lr_min: float, schedule: ScheduleName) -> WeightCopy:
@@ -226,7 +237,8 @@ class GradientSearch(SearchMethod):
             self.batches(half, min(self.half_batch, len(half)), number, shuffled=True)
             for number, half in enumerate(self.halves())
         )
-        return Problem(self.objective, train, validation, alpha, self.move_alpha(list(alpha.parameters())))
+        moved, team = self.move_alpha(list(alpha.parameters())), self.context.team
+        return Problem(self.objective, train, validation, alpha, moved, team=team)
 
     def _search(self) -> StageResult:
         context, o = self.context, self.options

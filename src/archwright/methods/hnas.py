@@ -2,7 +2,7 @@
 
 An architecture's score combines a metric M and the condition number kappa of its tangent kernel, eq. 7.7:
 
-    kappa / M + mu * F(M^2 - nu),   F(x) = x^2   (``penalty="square"``; ``"absolute"`` is the authors' code, |x|)
+    kappa / M + mu * F(M^2 - nu),   F(x) = x^(2t)   (``penalty="square"``; ``"absolute"`` is the authors' code, |x|^t)
 
 and the lowest score is chosen. What mu and nu should be is not known beforehand: Bayesian optimisation chooses them by
 the validation accuracy of the architecture each pair selects. Evaluated architectures leave the pool, and the best
@@ -43,6 +43,7 @@ class HnasOptions(ScoreOptions, ProposalOptions):
     metric: str = Field("trace", description="training-free metric M, or a combination (az-nas, consensus, paths)")
     evaluations: int = Field(20, ge=1, description="architectures to evaluate for real")
     penalty: Penalty = Field("square", description="function F of eq. 7.7: square, or absolute as in the authors' code")
+    exponent: float = Field(1.0, ge=0.25, le=8, description="t of eq. 7.7: F is raised to this power")
     probes: int = Field(5, ge=0, description="first evaluations, with nu on a grid and mu in the middle")
 
 
@@ -53,6 +54,7 @@ class Objective:
     metric: NDArray[np.float64]
     kappa: NDArray[np.float64]
     penalty: Penalty = "square"
+    exponent: float = 1.0
 
     def parameters(self, log_mu: float, quantile: float) -> tuple[float, float]:
         """(mu, nu): nu the squared ``quantile`` of M, mu ``10**log_mu`` in units that make both terms alike."""
@@ -72,10 +74,14 @@ class Objective:
 
     def _distance(self, nu: float) -> NDArray[np.float64]:
         x = self.metric**2 - nu
-        return x**2 if self.penalty == "square" else np.abs(x)
+        return np.abs(x) ** (self.exponent * (2 if self.penalty == "square" else 1))
 
 
-def make_objective(scores: Scores, metric: str, penalty: Penalty) -> Objective:
+ROOTED = ("knas",)
+"""Metrics that are scored without the root that the text takes (eq. D.11): ranks are the same, eq. 7.7 is not."""
+
+
+def make_objective(scores: Scores, metric: str, penalty: Penalty, exponent: float = 1.0) -> Objective:
     """The objective of a scored pool.
 
     M is a positive scale divided by its median, inverted where a lower score is better; zero (a disconnected network)
@@ -86,14 +92,17 @@ def make_objective(scores: Scores, metric: str, penalty: Penalty) -> Objective:
         scores: of the pool, with ``kappa``.
         metric: name of M.
         penalty: F of eq. 7.7.
+        exponent: its power t.
     """
     values, direction = scores[metric], scores.direction(metric)
+    if metric in ROOTED:
+        values = np.sqrt(values)
     if (values < 0).any():
         m = ((direction * values).argsort().argsort() + 1) / len(values)
     else:
         scaled = np.maximum(values / np.median(values), 1e-12)
         m = scaled if direction > 0 else 1 / scaled
-    return Objective(m, scores["kappa"], penalty)
+    return Objective(m, scores["kappa"], penalty, exponent)
 
 
 LOG_MU = (-4.0, 2.0)
@@ -223,7 +232,7 @@ class Hnas(ProposalSearch):
         scores = score_pool(context, options, pool, self.metrics, "score")
         if self.metric in COMBINATIONS:
             scores = combined(scores, self.metric)
-        objective = make_objective(scores, self.metric, options.penalty)
+        objective = make_objective(scores, self.metric, options.penalty, options.exponent)
         return BoostedPool(pool, objective, context.configuration.seed, options.probes)
 
     def _score(self) -> ScoredPool:

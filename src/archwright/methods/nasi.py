@@ -26,17 +26,20 @@ import torch
 import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
+from archwright.data.shards import WHOLE, Shard
+from archwright.numerics import autocast, loss_scale
 from archwright.proxies.initialise import initialise
 from archwright.search.driving import drive_stage
 from archwright.search.method import Options, SearchMethod, Stage
 from archwright.search.values import Choice, StageResult
 from archwright.spaces.base import Scale
-from archwright.spaces.cell_space import CellSpace, as_cell_space
-from archwright.supernets.cell import Active, CellSupernet
-from archwright.supernets.train import new_cell_supernet
+from archwright.spaces.supernet_space import SupernetSpace, as_supernet_space
+from archwright.supernets.base import Active, Supernet
+from archwright.supernets.train import new_supernet
 from archwright.training import Position
 
 Logits = dict[str, Tensor]
@@ -82,20 +85,20 @@ def sample(logits: Tensor, picks: int, temperature: float) -> Tensor:
     return hard - soft.detach() + soft
 
 
-def sample_weights(space: CellSpace[Any], logits: Logits, temperature: float) -> dict[str, Tensor]:
+def sample_weights(space: SupernetSpace[Any], logits: Logits, temperature: float) -> dict[str, Tensor]:
     """One random sub-network as the supernet's weights, differentiable in the logits; ``none`` is never drawn.
 
     Args:
-        space: of the cells.
-        logits: by decision, in the shapes of the space's choices.
+        space: of the supernet.
+        logits: in the shapes of the space's draws.
         temperature: of the Gumbel softmax.
     """
     drawn = {}
-    for name, choice in space.choices.items():
+    for name, choice in space.draws.items():
         allowed = logits[name]
-        if choice.operations:
-            none = torch.tensor([operation == "none" for operation in space.operations], device=allowed.device)
-            allowed = allowed.masked_fill(none, -torch.inf)
+        barred = sorted(set(range(choice.columns)) - set(choice.allowed))
+        if barred:
+            allowed = allowed.index_fill(1, torch.tensor(barred, device=allowed.device), -torch.inf)
         drawn[name] = sample(allowed, choice.picks, temperature)
     return space.weights_of(drawn)
 
@@ -121,9 +124,14 @@ def trace(
     """
     images, labels = batch
     parameters = [p for p in supernet.parameters() if p.ndim >= 2]
-    loss = F.cross_entropy(supernet(images, weights, active), labels)
-    gradients = torch.autograd.grad(loss, parameters, create_graph=create_graph, allow_unused=True)
-    return torch.stack([(g * g).sum() for g in gradients if g is not None]).sum()
+    with sdpa_kernel(SDPBackend.MATH), autocast(images.device):  # the only attention that can be differentiated twice
+        loss = F.cross_entropy(supernet(images, weights, active), labels)
+    scale = loss_scale(images.device)
+    whole = loss if scale == 1 else scale * loss
+    found = [
+        g for g in torch.autograd.grad(whole, parameters, create_graph=create_graph, allow_unused=True) if g is not None
+    ]
+    return torch.stack([(g * g).sum() for g in (found if scale == 1 else [g / scale for g in found])]).sum()
 
 
 class Accumulator:
@@ -185,9 +193,9 @@ class Nasi(SearchMethod):
     # --- set-up ---
 
     @property
-    def space(self) -> CellSpace[Any]:
-        """The cell space; another one is refused."""
-        return as_cell_space(self.context.task.space)
+    def space(self) -> SupernetSpace[Any]:
+        """The space; one without a supernet is refused."""
+        return as_supernet_space(self.context.task.space)
 
     @property
     def request(self) -> DataRequest:
@@ -198,20 +206,24 @@ class Nasi(SearchMethod):
         spec = f"random:classes=10,size={self.options.proxy_size},channels=3,count=4096"
         return DataRequest(spec, context.configuration.seed)
 
+    def batch_sizes(self) -> list[int]:
+        """Also those of the search."""
+        return [*super().batch_sizes(), self.options.proxy_batch]
+
     @property
     def proxy_scale(self) -> Scale:
         """Scale of the supernet."""
         data, o = load_data(self.request), self.options
         cells = max(o.proxy_cells, self.space.fewest_cells)
-        size = min(o.proxy_size, data.image_size)
-        return Scale(o.proxy_channels, cells, data.classes, size, data.image_channels)
+        size = data.image_size if self.space.scored_whole else min(o.proxy_size, data.image_size)
+        return self.space.proxy_scale(o.proxy_channels, cells, data.classes, size, data.image_channels)
 
     def _batches(self) -> Batches:
         return Batches(load_data(self.request), "train", self.options.proxy_batch, seed=self.context.configuration.seed)
 
-    def _batch(self, batches: Batches, number: int) -> tuple[Tensor, Tensor]:
-        """A fresh batch for step ``number``, averaged down to the supernet's image size."""
-        images, labels = batches.get(*divmod(number, len(batches)))
+    def _batch(self, batches: Batches, number: int, shard: Shard = WHOLE) -> tuple[Tensor, Tensor]:
+        """A shard of a fresh batch for step ``number``, averaged down to the supernet's image size."""
+        images, labels = batches.get(*divmod(number, len(batches)), shard)
         size = self.proxy_scale.image_size
         images = F.adaptive_avg_pool2d(images, size) if images.shape[-1] != size else images
         if self.options.labels == "random":
@@ -219,13 +231,13 @@ class Nasi(SearchMethod):
         device = self.context.device.torch
         return images.to(device, memory_format=torch.channels_last), labels.to(device)
 
-    def _supernet(self) -> CellSupernet:
+    def _supernet(self) -> Supernet:
         seed, device = self.context.configuration.seed, self.context.device.torch
-        supernet = new_cell_supernet(self.space, self.proxy_scale, seed=seed, device=device, downsample="pooled")
+        supernet = new_supernet(self.space, self.proxy_scale, seed=seed, device=device, downsample="pooled")
         initialise(supernet, torch.Generator().manual_seed(seed))
         return supernet.train()
 
-    def _fresh_weights(self, supernet: CellSupernet, number: int) -> None:
+    def _fresh_weights(self, supernet: Supernet, number: int) -> None:
         if self.options.reinitialise:
             seed = self.context.rng("weights", number).integers(2**62)
             initialise(supernet, torch.Generator().manual_seed(int(seed)))
@@ -236,7 +248,7 @@ class Nasi(SearchMethod):
         """Mean trace over random sub-networks, eq. 6.14."""
         context, space = self.context, self.space
         supernet, batches = self._supernet(), self._batches()
-        zeros = {name: torch.zeros(choice.shape, device=context.device.torch) for name, choice in space.choices.items()}
+        zeros = {name: torch.zeros(choice.shape, device=context.device.torch) for name, choice in space.draws.items()}
         found = []
         with context.progress.task("nu", self.options.nu_samples) as bar, torch.random.fork_rng(devices=[]):
             for number in range(self.options.nu_samples):
@@ -251,7 +263,7 @@ class Nasi(SearchMethod):
     def _search(self) -> AtInitialisation:
         context, options, space = self.context, self.options, self.space
         supernet, batches = self._supernet(), self._batches()
-        shapes = {name: choice.shape for name, choice in space.choices.items()}
+        shapes = {name: choice.shape for name, choice in space.draws.items()}
         state = Accumulator(shapes)
         mean = self.result("nu", MeanTrace).mean
 
@@ -260,24 +272,30 @@ class Nasi(SearchMethod):
             self._fresh_weights(supernet, options.nu_samples + number)
             device = context.device.torch
             logits = {name: torch.zeros(shape, device=device, requires_grad=True) for name, shape in shapes.items()}
-            weights = sample_weights(space, logits, options.temperature)
-            selected = options.estimator == "selected"
-            active = {name: w.detach().cpu().numpy() > 0.5 for name, w in weights.items()} if selected else None
-            batch = self._batch(batches, options.nu_samples + number)
-            value = trace(supernet, weights, batch, active, create_graph=True)
-            seen = float(value.detach())
+
+            def one(shard: Shard) -> tuple[int, list[Tensor]]:
+                weights = sample_weights(space, logits, options.temperature)
+                selected = options.estimator == "selected"
+                active = {name: w.detach().cpu().numpy() > 0.5 for name, w in weights.items()} if selected else None
+                batch = self._batch(batches, options.nu_samples + number, shard)
+                value = trace(supernet, weights, batch, active, create_graph=True)
+                asked = list(logits.values())
+                found = torch.autograd.grad(value, asked, allow_unused=True, materialize_grads=True)
+                return len(batch[1]), [value.detach(), *found]
+
+            value, *gradients = context.team.mean([supernet], one, apart=False)
+            seen = float(value)
             nu = mean if options.nu == "fixed" else (options.nu_start * mean + sum(state.traces)) / (number + 1)
             slope = 1.0 if seen <= nu else 1.0 - options.mu
             state.traces.append(seen)
             if slope != 0.0:
-                found = torch.autograd.grad(value, list(logits.values()), allow_unused=True, materialize_grads=True)
-                state.add({name: slope * g for name, g in zip(logits, found, strict=True)})
+                state.add({name: slope * g for name, g in zip(logits, gradients, strict=True)})
             return {"trace": seen, "loss": seen}
 
         drive_stage(context, "search", step, {"delta": state}, epochs=1, steps_per_epoch=options.steps, title="NASI")
         delta = {name: (total / options.steps).numpy() for name, total in state.total.items()}
         return AtInitialisation(
-            architecture=str(space.derive_choices(delta)),
+            architecture=str(space.derive_draws(delta)),
             accuracy=None,
             accuracy_on="nothing: the search trains no network",
             evaluations=0,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from operator import attrgetter
 from typing import Any, ClassVar, Literal
 
@@ -32,24 +32,26 @@ from archwright.costs.clock import Clock, middle_round, stopwatch
 from archwright.costs.limits import check_reachable, met
 from archwright.costs.measure import Stopwatch, Timing
 from archwright.data import Batches
+from archwright.data.shards import Shard, taken
 from archwright.ensembles import Averaged, Mean
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods.nesbs_ensembles import DELTAS, DrawOptions, EnsembleSearch, Inherited
 from archwright.search.answer import Candidate, EnsembleErrors, Found, ScoredEnsemble
+from archwright.search.beside import verdict
 from archwright.search.configuration import OF_TABLES, AbsolutePath
 from archwright.search.driving import drive_stage
-from archwright.search.evaluator import evaluation_seconds
+from archwright.search.evaluator import evaluation_seconds, team_share
 from archwright.search.final import keep_ensemble, train_answer
 from archwright.search.method import Method, Options, Stage
 from archwright.search.values import StageResult, Trained
 from archwright.spaces.base import Architecture, Scale
-from archwright.spaces.cell_space import CellSpace, as_cell_space
 from archwright.spaces.operations import Cost
+from archwright.spaces.supernet_space import SupernetSpace, as_supernet_space
 from archwright.spaces.topology import topology_json
-from archwright.supernets.cell import CellSupernet
+from archwright.supernets.base import Supernet
 from archwright.supernets.files import FILE_NAME, load_supernet, save_supernet, supernet_of
 from archwright.supernets.posterior import Posterior, Sampler, fit_step
-from archwright.supernets.train import Draw, SharedTraining, new_cell_supernet
+from archwright.supernets.train import Draw, SharedTraining, new_supernet
 from archwright.training import Position, Stateful, Step
 from archwright.training.schedule import make_schedule
 
@@ -178,8 +180,16 @@ class Nesbs(Method):
         task, o = self.context.task, self.options
         epoch = evaluation_seconds(self.context) / task.recipe.epochs
         trained = 0.0 if o.supernet is not None else SHARE * o.supernet_epochs
-        fitted = (1 - SHARE) * self._posterior_epochs() * len(self.space.operations) if self.needs_posterior else 0.0
-        return epoch * (trained + fitted + o.size * task.final_recipe.epochs)
+        fitted = (1 - SHARE) * self._posterior_epochs() * self._most_columns if self.needs_posterior else 0.0
+        return team_share(self.context) * epoch * (trained + fitted + o.size * task.final_recipe.epochs)
+
+    def batch_sizes(self) -> list[int]:
+        """Also those of supernet and posterior."""
+        return [*super().batch_sizes(), self.options.supernet_batch]
+
+    @property
+    def _most_columns(self) -> int:
+        return max(columns for _, columns in self.space.decisions.values())
 
     @property
     def needs_posterior(self) -> bool:
@@ -194,19 +204,19 @@ class Nesbs(Method):
             first.append(Stage("posterior", "fit the posterior of architectures", self._fit_posterior))
         first.append(Stage("ensembles", "draw and score ensembles", self.draw))
         members = [Stage(f"member-{k}", f"train member {k + 1} of {n}", self._training(k)) for k in range(n)]
-        return [*first, *members, Stage("answer", "average and test", self._answer)]
+        beside = self.beside_stage(lambda: self.space.parse(self.result("ensembles", Drawn).chosen.architectures[0]))
+        return [*first, *members, beside, Stage("answer", "average and test", self._answer)]
 
     # --- set-up ---
 
     @property
-    def space(self) -> CellSpace[Any]:
-        """The cell space; another one is refused."""
-        return as_cell_space(self.context.task.space)
+    def space(self) -> SupernetSpace[Any]:
+        """The space; one without a supernet is refused."""
+        return as_supernet_space(self.context.task.space)
 
     def largest(self) -> Cost | None:
         """The supernet, which has every operation everywhere."""
-        one = self.space.cost(self.space.sample(self.context.rng("effort")), self.supernet_scale)
-        return Cost(one.params * len(self.space.operations), one.macs * len(self.space.operations))
+        return self.space.supernet_cost(self.supernet_scale)
 
     @property
     def supernet_scale(self) -> Scale:
@@ -237,13 +247,13 @@ class Nesbs(Method):
             augment=context.task.augmentation() if augmented else None,
         )
 
-    def fresh_supernet(self) -> CellSupernet:
+    def fresh_supernet(self) -> Supernet:
         """With the initial weights of the seed."""
         seed, partial = int(self.context.rng("supernet").integers(2**31)), self.options.partial_channels
         device = self.context.device.torch
-        return new_cell_supernet(self.space, self.supernet_scale, seed=seed, device=device, partial=partial)
+        return new_supernet(self.space, self.supernet_scale, seed=seed, device=device, partial=partial)
 
-    def trained_supernet(self) -> CellSupernet:
+    def trained_supernet(self) -> Supernet:
         """As the first stage left it."""
         path, fingerprint = self.context.run.artifact(FILE_NAME), self.context.task.data.fingerprint
         return load_supernet(path, self.fresh_supernet(), fingerprint).requires_grad_(False)
@@ -284,35 +294,34 @@ class Nesbs(Method):
         save_supernet(network, context.task.data.fingerprint, context.run.artifact(FILE_NAME))
         return SupernetResult(images=len(self.parts()[0]), logits=posterior.logits() if posterior else None)
 
-    def _shared_training(self, network: CellSupernet, draw: Draw) -> SharedTraining:
+    def _shared_training(self, network: Supernet, draw: Draw) -> SharedTraining:
         """Of the paths that ``draw`` gives, on the supernet's images."""
         o = self.options
         sgd = torch.optim.SGD(network.parameters(), o.supernet_lr, 0.9, weight_decay=o.supernet_weight_decay)
-        return SharedTraining(
-            network, self._batches(0, augmented=True), draw, sgd, make_schedule("cosine", o.supernet_lr)
-        )
+        rate, team = make_schedule("cosine", o.supernet_lr), self.context.team
+        return SharedTraining(network, self._batches(0, augmented=True), draw, sgd, rate, team=team)
 
     def _drive_supernet(self, step: Step, state: dict[str, Stateful], steps: int) -> None:
         epochs = self.options.supernet_epochs
         drive_stage(self.context, "supernet", step, state, epochs=epochs, steps_per_epoch=steps)
 
-    def _uniform_paths(self, network: CellSupernet) -> Draw:
+    def _uniform_paths(self, network: Supernet) -> Draw:
         """One uniformly drawn architecture a step."""
         uniform = Sampler(self.space)
 
-        def path(position: Position, _images: int) -> dict[str, Tensor]:
+        def path(position: Position, _images: int, _shard: Shard) -> dict[str, Tensor]:
             drawn = uniform.monte_carlo(self.context.rng("path", position.index))
             return network.one_hot(drawn, self.context.device.torch)
 
         return path
 
-    def _train_with_posterior(self, network: CellSupernet) -> Posterior:
+    def _train_with_posterior(self, network: Supernet) -> Posterior:
         """The path comes from the posterior, which follows the weights, without KL (Xie et al., 2019)."""
         temperature = self.options.gumbel_temperature
         posterior = Posterior(self.space).to(self.context.device.torch)
         adam, fitted = self._adam(posterior), self._batches(1, augmented=False)
 
-        def path(_position: Position, _images: int) -> dict[str, Tensor]:
+        def path(_position: Position, _images: int, _shard: Shard) -> dict[str, Tensor]:
             with torch.no_grad():
                 return posterior.draw(temperature)[0]
 
@@ -321,8 +330,8 @@ class Nesbs(Method):
         def step(position: Position) -> dict[str, float | Tensor]:
             metrics = training.step(position)
             network.requires_grad_(False)
-            batch = fitted.get(*divmod(position.index, len(fitted)))
-            found = fit_step(posterior, adam, network, batch, temperature, 0.0)
+            where, team = divmod(position.index, len(fitted)), self.context.team
+            found = fit_step(posterior, adam, network, partial(taken, fitted, *where), temperature, 0.0, team)
             network.requires_grad_(True)
             return {**metrics, "posterior_loss": found["loss"]}
 
@@ -345,8 +354,8 @@ class Nesbs(Method):
         kl_weight = o.kl_weight / len(batches.indices)
 
         def step(position: Position) -> dict[str, Tensor]:
-            batch = batches.get(position.epoch, position.step)
-            return fit_step(posterior, adam, network, batch, o.gumbel_temperature, kl_weight)
+            get, team = partial(taken, batches, position.epoch, position.step), self.context.team
+            return fit_step(posterior, adam, network, get, o.gumbel_temperature, kl_weight, team)
 
         state: dict[str, Stateful] = {"posterior": posterior, "optimizer": adam}
         epochs = self._posterior_epochs()
@@ -476,6 +485,8 @@ class Nesbs(Method):
             members=members,
             ensemble=EnsembleErrors(**report.to_dict()),
             evaluations=drawn.evaluations,
+            beside=self.simple,
+            verdict=verdict(best, self.simple) or None,
             insights=[worth(best, members)],
             scored_ensembles=drawn.scored,
             chosen_ensemble=chosen,

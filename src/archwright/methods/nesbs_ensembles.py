@@ -26,8 +26,8 @@ from archwright.search.context import Context
 from archwright.search.method import Options
 from archwright.solvers.svgd import Floats, average_test_error, ensemble_error, pairwise_disagreement
 from archwright.spaces.base import Architecture
-from archwright.spaces.cell_space import CellSpace
-from archwright.supernets.cell import CellSupernet
+from archwright.spaces.supernet_space import SupernetSpace
+from archwright.supernets.base import Supernet
 from archwright.supernets.measure import BATCH, predict
 from archwright.supernets.posterior import Sampler
 
@@ -67,7 +67,7 @@ class Inherited:
         store: where predictions are kept in case of a kill.
     """
 
-    supernet: CellSupernet
+    supernet: Supernet
     batches: Batches
     seen: Callable[[], None] = lambda: None
     store: Checkpoints | None = None
@@ -263,7 +263,7 @@ class EnsembleSearch:
         )
 
 
-def distinct(space: CellSpace[Any], drawn: Iterator[Architecture], count: int) -> list[Architecture]:
+def distinct(space: SupernetSpace[Any], drawn: Iterator[Architecture], count: int) -> list[Architecture]:
     """The first ``count`` of ``drawn`` that differ in ``space`` also up to isomorphism; fewer if there are no more."""
     found: dict[str, Architecture] = {}
     for one in drawn:

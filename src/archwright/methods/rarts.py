@@ -14,6 +14,7 @@ weights *before* their steps (Jacobi in alpha, Gauss-Seidel in w and y). Half th
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
@@ -61,17 +62,16 @@ class LatencyPenalty:
     """``weight * sum over rows of <softmax(a), Lat>``, in the decisions that choose operations.
 
     Args:
-        milliseconds: latency of each operation, in the order of the columns.
+        milliseconds: by decision, the latency of each of its candidates in the order of the columns.
         weight: a positive number.
-        decisions: names of the decisions it applies to.
     """
 
-    def __init__(self, milliseconds: Tensor, weight: float, decisions: list[str]) -> None:
-        self.milliseconds, self.weight, self.decisions = milliseconds, weight, decisions
+    def __init__(self, milliseconds: Mapping[str, Tensor], weight: float) -> None:
+        self.milliseconds, self.weight = milliseconds, weight
 
     def value(self, alphas: Alphas) -> Tensor:
         """The penalty, a 0-d tensor."""
-        terms = [(alphas[name].softmax(dim=-1) @ self.milliseconds.to(alphas[name])).sum() for name in self.decisions]
+        terms = [(alphas[name].softmax(dim=-1) @ ms.to(alphas[name])).sum() for name, ms in self.milliseconds.items()]
         return self.weight * torch.stack(terms).sum()
 
     def gradients(self, alphas: Alphas) -> list[Tensor]:
@@ -218,26 +218,34 @@ class Rarts(DifferentiableSearch):
         measured = operation_latencies(task.space, task.scale, timing)
         return Latencies(milliseconds=self._complete(measured))
 
+    def _priced(self, decision: str) -> list[str]:
+        """Names by which the latencies of the candidates of ``decision`` are kept: its operations, or its options."""
+        columns = self.space.columns(decision)
+        return list(columns) if columns == self.space.operations else [f"{decision}={one}" for one in columns]
+
     def _complete(self, table: dict[str, float]) -> dict[str, float]:
         """``table`` for the operations of the space, of which none may be missing."""
         space, known = self.context.task.space, {"none": 0.0, **table}
-        missing = [name for name in space.operations if name not in known]
+        wanted = list(dict.fromkeys(one for name in self.space.operation_decisions for one in self._priced(name)))
+        missing = [name for name in wanted if name not in known]
         if missing:
             raise InputError(
-                f"a latency for every operation of {space.name} ({', '.join(space.operations)})",
+                f"a latency for every operation of {space.name} ({', '.join(wanted)})",
                 f"a table without {', '.join(missing)}",
                 "Add them, in milliseconds, or leave latency_table out to measure on this device.",
             )
-        return {name: known[name] for name in space.operations}
+        return {name: known[name] for name in wanted}
 
     @cached_property
     def penalty(self) -> LatencyPenalty | None:
         """The latency term, by what the stage ``latencies`` found."""
         if not self.options.latency_weight:
             return None
-        found, space = self.result("latencies", Latencies).milliseconds, self.context.task.space
-        milliseconds = torch.tensor([found[name] for name in space.operations])
-        return LatencyPenalty(milliseconds, self.options.latency_weight, self.space.operation_decisions)
+        found = self.result("latencies", Latencies).milliseconds
+        milliseconds = {
+            name: torch.tensor([found[one] for one in self._priced(name)]) for name in self.space.operation_decisions
+        }
+        return LatencyPenalty(milliseconds, self.options.latency_weight)
 
 
 def read_latencies(path: Path) -> dict[str, float]:

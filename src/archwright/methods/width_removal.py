@@ -1,272 +1,338 @@
-"""Which channels go: by rising score, until the share, the zeros and the limits that were asked for are met.
+"""Which channels stay: the widths of all groups at once, exactly, then the best channels of each.
 
-Counts are by formula; latencies are timed by :mod:`archwright.costs.clock`, beside the whole network.
+A group of channels keeps its k best. What that is worth adds up over groups; what it costs adds up too, as long as one
+does not go far from a network that is known. So the widths within a limit are a multiple-choice knapsack: one width a
+group, the highest worth, the cost within the limit. It is solved exactly (:mod:`archwright.solvers`), around a network
+that keeps the limit with the same share of every group, then around what was found, as long as the worth rises. What
+the chosen widths really cost is counted by formula, or timed, and held to the limit.
+
+Where a score says nothing of a loss (:attr:`~archwright.methods.width_scores.Score.by_resource`), every channel has the
+same price: those of the lowest scores go, as many as the limit asks for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
 
-from archwright.costs.clock import MARGIN, Clock, Timed, middle_round, stopwatch
-from archwright.costs.limits import Reachable, check_numbers, met
-from archwright.costs.measure import Stopwatch, Timing
-from archwright.device import Device
-from archwright.errors import InfeasibleError, InputError
-from archwright.methods.gradients import GradientOptions
-from archwright.search.answer import Spread
-from archwright.search.configuration import Own
-from archwright.search.context import Context
-from archwright.search.values import Choice, StageResult
+from archwright.costs.layers import NetworkTimes
+from archwright.costs.limits import met
+from archwright.errors import InfeasibleError
+from archwright.solvers import milp, pareto
+from archwright.solvers.problem import Solution, StagedChoice, StagedProblem
 from archwright.spaces.width import Width, WidthSpace
 from archwright.supernets.scored import Scores
 
+Floats = NDArray[np.float64]
+Shape = tuple[int, ...]
+"""How many channels of each scored group stay."""
 
-class RemovalOptions(GradientOptions):
-    """What may go, and how much of it."""
-
-    network: Own = Field(
-        "resnet20", description="network to thin: resnet20, resnet56, resnet164, mobilenetv2, vgg16 or MODULE:FUNCTION"
-    )
-    ratio: float | None = Field(None, gt=0, lt=1, description="share of all prunable channels that is removed")
-    l1: float | None = Field(
-        None, ge=0, description="pull of the scores to 0; without a ratio, channels of score 0 are removed"
-    )
-    keep: float = Field(0.1, gt=0, le=1, description="least share of a layer's channels that stays, one at least")
-    layers: str | None = Field(None, description="only channels of these layers, as conv1,conv2; all by default")
-    timing: bool = Field(True, description="time the network on this machine, before and after")
-
-
-class TimeResult(StageResult):
-    """Milliseconds of the whole and of the thinnest network."""
-
-    whole: Spread
-    thinnest: Spread
+HALF_STEP = 8
+"""Outputs that processors with steps of sixteen take nearly as well."""
+MOST_OPTIONS = 24
+"""Widths of a group that are looked at; of wide groups every second or third step."""
+ROUNDS = 4
+"""Problems that are solved, each around the answer of the one before."""
+BISECTIONS = 12
+"""Of the budget, until what a choice really costs is as near below the limit as it can be."""
+LOOSEST = 2.0
+"""Times the limit that a budget may be, where the sum of single savings says too much of the cost."""
+CHANNELS = "channels"
 
 
-class Scored(StageResult):
-    """The score of every channel, group after group, and what orders the removal."""
+@dataclass(frozen=True)
+class Chosen:
+    """Widths within limits.
 
-    scores: list[float]
-    importance: list[float]
+    Attributes:
+        width: the channels that stay.
+        value: what they are worth.
+        costs: of the network, by resource; a latency is predicted.
+        bound: no choice of widths is worth more at the same cost, as costs add up around it.
+        gap: bound less value.
+    """
+
+    width: Width
+    shape: Shape
+    value: float
+    costs: Mapping[str, float]
+    bound: float
+    gap: float
 
 
-class Removed(Choice):
-    """What is left, what it costs, and what there is to say of it."""
-
-    removed: int
-    costs: dict[str, int]
-    latency: Timed | None
-    sentences: list[str]
-
-
-def removal_order(importance: NDArray[Any], group_of: NDArray[Any], least: NDArray[Any]) -> list[int]:
-    """Channels (positions in ``importance``) by rising importance, as many of each group as may go.
+def widths_of(channels: int, members: int, least: int, step: int) -> list[int]:
+    """Widths that a group may have, rising: on the steps of the device, and all its channels.
 
     Args:
-        importance: of each channel, (total,).
-        group_of: the group of each channel, (total,).
-        least: how many channels of each group stay, (groups,).
+        channels: that it has.
+        members: outputs of a layer that go with each.
+        least: that stay.
+        step: outputs of a step; of a group with fewer than four of them half a step, of a narrow one less.
     """
-    left, order = np.bincount(group_of, minlength=len(least)), []
-    for channel in np.argsort(importance, kind="stable").tolist():
-        group = group_of[channel]
-        if left[group] > least[group]:
-            left[group] -= 1
-            order.append(channel)
-    return order
-
-
-def least_count(least: int, most: int, good: Callable[[int], bool]) -> int:
-    """The least number from ``least`` to ``most`` that is ``good``, which larger ones stay; ``most`` if none is.
-
-    Args:
-        least: the first that counts.
-        most: the last.
-        good: whether a number will do.
-    """
-    if good(least):
-        return least
-    low, high = least, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if good(middle) else (middle, high)
-    return high
-
-
-def timing_on(device: Device) -> Timing:
-    """How latencies of whole and thinned networks are measured: on the device that trains them."""
-    return Timing(threads=device.threads, processor=device.name)
+    if step > HALF_STEP and 4 * step > channels * members:
+        step = HALF_STEP
+    while step > 1 and 2 * step > channels * members:
+        step //= 2
+    found = [one for one in range(least, channels) if one * members % step == 0]
+    thinned = found[:: -(-len(found) // MOST_OPTIONS) or 1]
+    return [*thinned, channels] if thinned else sorted({least, channels})
 
 
 @dataclass
 class Removal:
-    """Removes channels of the network of ``space`` that have ``scores``."""
+    """Chooses widths of the network of ``space``.
 
-    context: Context
-    options: RemovalOptions
+    Attributes:
+        space: of the network.
+        scores: the groups that may lose channels.
+        values: worth of every channel, (total,).
+        by_resource: whether channels are weighed against what they cost.
+        keep: least share of a group that stays.
+        step: outputs of a step of the device; 1 for any width.
+        times: of its layers, where a latency is predicted.
+    """
+
     space: WidthSpace
     scores: Scores
+    values: Floats
+    by_resource: bool = True
+    keep: float = 0.2
+    step: int = 1
+    times: NetworkTimes | None = None
 
-    @property
-    def limits(self) -> dict[str, float]:
-        """Upper limits on the thinned network."""
-        return self.context.configuration.single_limits if self.context.configuration.limits else {}
-
-    @cached_property
-    def least(self) -> NDArray[np.int64]:
-        """How many channels of each scored group stay at least."""
-        return np.array([max(1, int(np.ceil(self.options.keep * g.channels - 1e-9))) for g in self.scores.groups])
-
-    def relative(self, scores: NDArray[Any]) -> NDArray[Any]:
-        """Scores in units of their group's mean.
-
-        A layer that is followed by a batch norm does not see a factor common to all its inputs, so the level of a
-        group's scores says nothing; within a group they compete.
-        """
-        totals = np.bincount(self.group_of, weights=scores)
-        means = totals / np.bincount(self.group_of)
-        return scores / np.maximum(means[self.group_of], 1e-12)
-
-    def check(self) -> None:
-        """Refuse a share or limits beyond what may go."""
-        o, total = self.options, self.scores.total
-        most = (total - int(self.least.sum())) / total
-        if o.ratio is not None and round(o.ratio * total) > total - int(self.least.sum()):
-            raise InputError(
-                f"a ratio of at most {most:.3g}: {o.keep:.0%} of each layer's channels stay", f"{o.ratio:g}",
-                "Lower --ratio or --keep.",
-            )  # fmt: skip
-        limits = self.limits
-        if not limits:
-            return
-        check_numbers(limits)
-        if "latency_ms" in limits and not o.timing:
-            raise InputError("--timing beside a limit on latency_ms", "--no-timing")
-        least, whole = self.costs(self.thinnest()), self.costs(self.space.full)
-        ranges = {name: (least[name], whole[name]) for name in limits if name in least}
-        Reachable(ranges, f"{o.network} with {o.keep:.0%} of each layer's channels, to all of it").check([limits])
-
-    def thinnest(self) -> Width:
-        """As few channels as may stay."""
-        order = removal_order(np.zeros(self.scores.total), self.group_of, self.least)
-        return self.without(order)
+    # --- the choices ---
 
     @cached_property
-    def group_of(self) -> NDArray[np.int64]:
-        """The group of each scored channel, (total,)."""
-        return np.repeat(np.arange(len(self.scores.groups)), [group.channels for group in self.scores.groups])
+    def least(self) -> list[int]:
+        """How many channels of each group stay at least."""
+        return [max(1, int(np.ceil(self.keep * group.channels - 1e-9))) for group in self.scores.groups]
 
-    def without(self, removed: list[int]) -> Width:
-        """What is left without some of the scored channels."""
-        mask = np.ones(self.scores.total, dtype=np.int8)
-        mask[removed] = 0
+    @cached_property
+    def options(self) -> list[list[int]]:
+        """Widths that each group may have, rising."""
+        return [
+            widths_of(group.channels, len(group.members[0]), least, self.step)
+            for group, least in zip(self.scores.groups, self.least, strict=True)
+        ]
+
+    @cached_property
+    def order(self) -> list[NDArray[np.int64]]:
+        """Channels of each group, the best first."""
+        return [np.argsort(-self.scores.of_group(one, self.values), kind="stable") for one in self.scores.groups]
+
+    @cached_property
+    def worth(self) -> list[Floats]:
+        """Of each group: what its k best channels are worth together, k = 0, 1, ..."""
+        return [
+            np.concatenate([[0.0], np.cumsum(self.scores.of_group(group, self.values)[order])])
+            for group, order in zip(self.scores.groups, self.order, strict=True)
+        ]
+
+    def value(self, shape: Shape) -> float:
+        """What the best channels of these widths are worth."""
+        return float(sum(own[k] for own, k in zip(self.worth, shape, strict=True)))
+
+    def kept(self, shape: Sequence[int]) -> Width:
+        """The architecture of these widths: the best channels of each group."""
+        mask = np.zeros(self.scores.total, dtype=np.int8)
+        for group, order, k in zip(self.scores.groups, self.order, shape, strict=True):
+            mask[self.scores.offsets[group.name] + order[:k]] = 1
         return self.scores.kept(mask)
 
-    def costs(self, width: Width) -> dict[str, int]:
-        """What can be counted."""
-        cost = self.space.cost(width, self.space.scale)
-        return {"params": cost.params, "macs": cost.macs, "channels": width.count}
+    @property
+    def thinnest(self) -> Shape:
+        """The least width of every group."""
+        return tuple(one[0] for one in self.options)
 
-    def remove(self, scored: Scored) -> Removed:
-        """As many channels as the share, the zeros and the limits ask for, the least important first."""
-        limits = self.limits
-        importance = np.array(scored.importance)
-        order = removal_order(importance, self.group_of, self.least)
-        count, sentences = self._first_count(scored, importance, order)
-        counted = {name: limit for name, limit in limits.items() if name != "latency_ms"}
-        count = least_count(count, len(order), lambda n: met(counted, self.costs(self.without(order[:n]))))
-        timed = None
-        if "latency_ms" in limits:
-            count = least_count(count, len(order), lambda n: self.timed(order[:n]).within(limits["latency_ms"]))
-        if self.options.timing:
-            timed = self.timed(order[:count])
-        width = self.without(order[:count])
-        costs = self.costs(width)
-        missed = [name for name in counted if costs[name] > counted[name]]
-        missed += ["latency_ms"] if timed and timed.median_ms > limits.get("latency_ms", np.inf) else []
-        if missed:
-            raise InfeasibleError(
-                f"{', '.join(missed)} cannot be met after removing all {len(order)} channels that may go "
-                f"({self.options.keep:.0%} of each layer's stay). Raise the limit, or lower --keep."
-            )
-        for sentence in sentences:
-            self.context.progress.say(sentence)
-        return Removed(
-            architecture=str(width),
-            accuracy=None,
-            accuracy_on="nothing: the search sees losses of the scored network",
-            evaluations=0,
-            removed=count,
-            costs=costs,
-            latency=timed,
-            sentences=sentences,
-        )
+    @property
+    def full(self) -> Shape:
+        """The widths of the whole network."""
+        return tuple(one[-1] for one in self.options)
 
-    def _first_count(
-        self, scored: Scored, importance: NDArray[Any], order: list[int]
-    ) -> tuple[int, list[str]]:  # fmt: skip
-        """How many channels the share or the zeros ask for, and what became of layers that would have been emptied."""
-        o = self.options
-        if o.ratio is not None:
-            asked = round(o.ratio * self.scores.total)
-        elif o.l1 is not None:
-            asked = int((np.array(scored.scores) == 0).sum())
-        else:
-            return 0, []
-        weakest = np.argsort(importance, kind="stable")[:asked]
-        left = np.bincount(np.delete(self.group_of, weakest), minlength=len(self.least))
-        short = [
-            f"{group.name} ({least})"
-            for group, n, least in zip(self.scores.groups, left, self.least, strict=True)
-            if n < least
-        ]
-        sentences = []
-        if short:
-            sentences.append(
-                f"Layers that would have kept fewer than {o.keep:.0%} of their channels keep the strongest: "
-                f"{', '.join(short)}."
-            )
-        if o.ratio is None:  # what the floors keep is not made up for: the share is learned
-            zeros = set(np.flatnonzero(np.array(scored.scores) == 0).tolist())
-            asked = sum(channel in zeros for channel in order)
-            sentences.append(f"{asked} of {self.scores.total} channels have score 0 and go.")
-        return asked, sentences
+    # --- costs ---
 
-    # --- latency ---
-
-    def _watch(self, width: Width) -> Stopwatch:
-        whole = width == self.space.full
-        network = self.space.whole() if whole else self.space.build(width, self.space.scale)
-        return stopwatch(network, self.space.scale, timing_on(self.context.device))
-
-    def time(self) -> TimeResult:
-        """The whole network and the thinnest; a limit below the latter is refused."""
-        whole, thinnest = (middle_round(self._watch(width)) for width in (self.space.full, self.thinnest()))
-        limit = self.limits.get("latency_ms", np.inf)
-        if thinnest.median_ms > MARGIN * limit:
-            raise InfeasibleError(
-                f"no architecture meets latency_ms <= {limit:.6g}. Reachable: latency_ms from {thinnest.median_ms:.6g} "
-                f"to {whole.median_ms:.6g} (timed here). Raise the limit, or lower --keep."
-            )
-        return TimeResult(whole=Spread(**asdict(whole)), thinnest=Spread(**asdict(thinnest)))
+    def costs(self, shape: Sequence[int]) -> dict[str, float]:
+        """Parameters, multiply-accumulates and channels by formula, and the latency that is predicted."""
+        stays = {group.name: order[:k] for group, order, k in zip(self.scores.groups, self.order, shape, strict=True)}
+        return self.costs_of({**self._everything, **stays})
 
     @cached_property
-    def clock(self) -> Clock[Width]:
-        """Times thinned networks; the whole one is what they are compared by."""
-        context = self.context
-        whole_ms = TimeResult.model_validate(context.run.stage_result("time")).whole.median_ms
-        log = context.run.items("timed")
-        return Clock(
-            self._watch, self.space.full, whole_ms, context.progress, context.stop, log, lambda one: str(one.count)
-        )
+    def _everything(self) -> dict[str, NDArray[np.int64]]:
+        return {group.name: np.arange(group.channels) for group in self.space.structure.groups}
 
-    def timed(self, removed: list[int]) -> Timed:
-        """Latency of the network without these channels."""
-        return self.clock.timed(self.without(removed), self.limits.get("latency_ms", np.inf))
+    def costs_of(self, channels: Mapping[str, Sequence[int] | NDArray[np.int64]]) -> dict[str, float]:
+        """The same of the channels that stay, by group."""
+        cost = self.space.structure.cost(channels)
+        count = sum(map(len, channels.values()))
+        found: dict[str, float] = {"params": cost.params, "macs": cost.macs, CHANNELS: count}
+        if self.times is not None:
+            found["latency_ms"] = self.times.latency_ms(self.space.structure.widths(channels))
+        return found
+
+    def check(self, limits: Mapping[str, float]) -> None:
+        """Refuse limits below what the least widths cost."""
+        least, whole = self.costs(self.thinnest), self.costs(self.full)
+        low = [name for name, limit in limits.items() if name in least and least[name] > limit]
+        if low:
+            asked = ", ".join(f"{name} <= {limits[name]:.6g}" for name in low)
+            ranges = ", ".join(f"{name} from {least[name]:.6g} to {whole[name]:.6g}" for name in low)
+            steps = f", on steps of {self.step}" if self.step > 1 else ""
+            raise InfeasibleError(
+                f"no architecture meets {asked}. Reachable: {ranges} ({self.keep:.0%} of each group's channels stay"
+                f"{steps}). Raise the limit, or lower --keep{' or --step' if steps else ''}."
+            )
+
+    # --- solving ---
+
+    def best(self, limits: Mapping[str, float]) -> Chosen:
+        """The widths of highest worth within ``limits``, by resource."""
+        self.check(limits)
+        if met(limits, self.costs(self.full)):
+            return self._chosen(self.full, self.value(self.full))
+        if not self.by_resource:
+            return self._within(self._counted(), {CHANNELS: 0.0}, limits)
+        centre, best = self.uniform(limits).shape, None
+        for _ in range(ROUNDS):
+            tables, base = self._around(centre, limits)
+            found = self._within(tables, base, limits)
+            if best is not None and found.value <= best.value:
+                break
+            best, centre = found, found.shape
+        assert best is not None
+        return best
+
+    def uniform(self, limits: Mapping[str, float]) -> Chosen:
+        """The same share of every group, as large as the limits allow: what one would take without scores."""
+        self.check(limits)
+        low, high, found = 0.0, 1.0, self.thinnest
+        for share in (1.0, *[None] * BISECTIONS):
+            tried = (low + high) / 2 if share is None else share
+            shape = tuple(
+                max([k for k in options if k <= tried * options[-1] + 1e-9], default=options[0])
+                for options in self.options
+            )
+            if met(limits, self.costs(shape)):
+                low, found = tried, shape
+                if share is not None:
+                    break
+            else:
+                high = tried
+        for number, options in enumerate(self.options):  # what rounding to steps has left over
+            wider = [k for k in options if k > found[number]][:1]
+            tried_shape = (*found[:number], *(wider or [found[number]]), *found[number + 1 :])
+            found = tried_shape if met(limits, self.costs(tried_shape)) else found
+        return self._chosen(found, self.value(found))
+
+    def _chosen(self, shape: Shape, bound: float) -> Chosen:
+        value = self.value(shape)
+        return Chosen(self.kept(shape), shape, value, self.costs(shape), max(bound, value), max(0.0, bound - value))
+
+    def _around(self, centre: Shape, limits: Mapping[str, float]) -> tuple[dict[str, list[Floats]], dict[str, float]]:
+        """What each width of each group adds to the cost of ``centre``, and that cost, of the limited resources."""
+        base = self.costs(centre)
+        tables: dict[str, list[Floats]] = {name: [] for name in limits}
+        for number, options in enumerate(self.options):
+            changed = [self.costs((*centre[:number], k, *centre[number + 1 :])) for k in options]
+            for name, table in tables.items():
+                table.append(np.array([one[name] - base[name] for one in changed]))
+        return tables, base
+
+    def _counted(self) -> dict[str, list[Floats]]:
+        """A table of costs in which every channel costs one."""
+        return {CHANNELS: [np.array(options, dtype=float) for options in self.options]}
+
+    def _within(
+        self, tables: Mapping[str, list[Floats]], base: Mapping[str, float], limits: Mapping[str, float]
+    ) -> Chosen:
+        """The best choice by additive ``tables`` whose real costs keep the limits, by bisection of the budget.
+
+        Args:
+            tables: by resource, for each group what each of its widths adds.
+            base: what is added to, by resource.
+            limits: on the real costs.
+        """
+        least = {name: base[name] + sum(one.min() for one in own) for name, own in tables.items()}
+        most = {name: base[name] + sum(one.max() for one in own) for name, own in tables.items()}
+        ends = {name: LOOSEST * limits[name] if name in limits else most[name] for name in tables}
+        best = self._chosen(self.thinnest, self.value(self.thinnest))
+        low, high = 0.0, 1.0
+        for _ in range(BISECTIONS):
+            part = (low + high) / 2
+            budget = {name: least[name] + part * max(0.0, ends[name] - least[name]) for name in tables}
+            solution = self._solved(tables, base, budget)
+            shape = tuple(options[k] for options, k in zip(self.options, chosen_items(solution.choice), strict=True))
+            if met(limits, self.costs(shape)):
+                low = part
+                found = self._chosen(shape, solution.bound)
+                best = max(best, found, key=lambda one: one.value)
+            else:
+                high = part
+        return best
+
+    def _solved(
+        self, tables: Mapping[str, list[Floats]], base: Mapping[str, float], budget: Mapping[str, float]
+    ) -> Solution:
+        """The exact answer of one multiple-choice knapsack.
+
+        Args:
+            tables: by resource, for each group what each of its widths adds.
+            base: what is added to, by resource.
+            budget: on the sums.
+        """
+        worth = [own[options] for own, options in zip(self.worth, self.options, strict=True)]
+        problem, offsets = knapsack(worth, tables)
+        room = {name: budget[name] - base[name] - offsets[name] for name in tables}
+        if len(room) == 1:
+            (name,) = room
+            return pareto.solve(problem, name, max(room[name], 0.0))
+        return milp.solve(problem, {name: max(one, 0.0) for name, one in room.items()})
+
+
+def knapsack(worth: Sequence[Floats], tables: Mapping[str, Sequence[Floats]]) -> tuple[StagedProblem, dict[str, float]]:
+    """Choose one item of each group: a staged problem of one block a stage, and what was taken off every cost.
+
+    Costs are counted from the least of their group on, so that none is negative.
+
+    Args:
+        worth: for each group that of its items.
+        tables: by resource, for each group the costs of its items.
+    """
+    groups, most = len(worth), max(map(len, worth))
+
+    def padded(rows: Sequence[Floats]) -> Floats:
+        found = np.zeros((groups, 1, most))
+        for row, own in zip(found[:, 0], rows, strict=True):
+            row[: len(own)] = own
+        return found
+
+    offsets = {name: float(sum(own.min() for own in rows)) for name, rows in tables.items()}
+    allowed = padded([np.ones(len(own)) for own in worth]).astype(bool)
+    costs = {name: padded([own - own.min() for own in rows]) for name, rows in tables.items()}
+    problem = StagedProblem(
+        padded(worth), costs, np.zeros((groups, 1)), {}, ((1,),) * groups, 0.0, {}, allowed_configurations=allowed
+    )
+    return problem, offsets
+
+
+def chosen_items(choice: StagedChoice) -> list[int]:
+    """The item of each group that a solution of :func:`knapsack` takes."""
+    return [int(one) for one in choice.configurations[:, 0]]
+
+
+def in_units_of_groups(values: NDArray[Any], sizes: Sequence[int]) -> Floats:
+    """Scores in units of their group's mean.
+
+    A layer that is followed by a batch norm does not see a factor common to all its inputs, so the level of a group's
+    trained scores says nothing; within a group they compete.
+
+    Args:
+        values: scores, group after group.
+        sizes: channels of each group.
+    """
+    groups = np.split(np.asarray(values, dtype=float), np.cumsum(sizes)[:-1])
+    return np.concatenate([own / max(float(own.mean()), 1e-12) for own in groups])

@@ -64,6 +64,11 @@ class HierarchicalFit:
         values = np.asarray(values, float)
         return 100.0 + FLOOR - np.exp(-values) if self.log_error else values
 
+    def target(self, accuracy: ArrayLike) -> Floats:
+        """What is fitted of accuracies in percent: the inverse of :meth:`accuracy`."""
+        accuracy = np.asarray(accuracy, float)
+        return -np.log(100.0 + FLOOR - accuracy) if self.log_error else accuracy
+
     def predict(self, choices: StagedChoice) -> Floats:
         """Percent, (...), of choices (...)."""
         return self.accuracy(self.estimate.predict(choices))
@@ -106,6 +111,59 @@ def fit_hierarchical(
     weights = basis @ ridge_weights(x @ basis, outcome, ridge)
     estimate = estimate_of_weights(x, outcome, weights, (stages, blocks, len(attributes)), num_widths)
     return HierarchicalFit(estimate, log_error, ridge, deviation, float(np.sqrt(error)))
+
+
+@dataclass(frozen=True, eq=False)
+class TermPosterior:
+    """What the fitted terms might be instead, for measurements with this noise: a normal distribution.
+
+    With noise of variance s^2 and the ridge r the terms v of the features z have mean v^ and covariance
+    s^2 (Z^T Z + r I)^-1, Z the centred features. s is the root of the mean squared leave-one-out error.
+
+    Attributes:
+        fit: the predictor.
+        rows: one-hot rows (n, N) of what was measured.
+        target: (n,), what was fitted.
+        basis: (N, P) from terms to weights of the rows.
+        mean: v^, (P,).
+        root: (P, P) upper factor R of (Z^T Z + r I) / s^2 = R^T R.
+    """
+
+    fit: HierarchicalFit
+    rows: Floats
+    target: Floats
+    basis: Floats
+    mean: Floats
+    root: Floats
+
+    @classmethod
+    def of(
+        cls, fit: HierarchicalFit, choices: StagedChoice, accuracy: ArrayLike, attributes: Floats, num_widths: int = 1
+    ) -> TermPosterior:
+        """The posterior of a fit.
+
+        Args:
+            fit: of the following.
+            choices: n networks.
+            accuracy: (n,), in percent.
+            attributes: (C, A).
+            num_widths: W.
+        """
+        _, stages, blocks = choices.configurations.shape
+        rows, target = choices.one_hot(len(attributes), num_widths), fit.target(accuracy)
+        basis = _basis(stages, blocks, attributes, num_widths, fit.deviation)
+        features = (rows - rows.mean(0)) @ basis
+        precision = features.T @ features + fit.ridge * np.eye(basis.shape[1])
+        mean = ridge_weights(rows @ basis, target, fit.ridge)
+        root: Floats = np.linalg.cholesky(precision / max(fit.error, 1e-12) ** 2).T
+        return cls(fit, rows, target, basis, mean, root)
+
+    def draw(self, rng: np.random.Generator) -> StagedEstimate:
+        """Terms drawn from it, as an estimate like the fit's own."""
+        drawn = self.mean + np.linalg.solve(self.root, rng.standard_normal(len(self.mean)))
+        shape, own = self.fit.estimate.block_values.shape, self.fit.estimate.width_values
+        widths = own.shape[1] if own.size else 1
+        return estimate_of_weights(self.rows, self.target, self.basis @ drawn, shape, widths)
 
 
 def _basis(stages: int, blocks: int, attributes: Floats, num_widths: int, deviation: float) -> Floats:

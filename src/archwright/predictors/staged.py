@@ -124,6 +124,23 @@ def without_difficulty(outcome: ArrayLike, image: Ints) -> Floats:
     return left
 
 
+def by_known_difficulty(outcome: ArrayLike, image: Ints, known: ArrayLike, known_image: Ints) -> Floats:
+    """Outcomes (n,) less their image's mean in *other* outcomes, plus the mean of those: comparable with them.
+
+    Args:
+        outcome: of networks that were chosen for being good, (n,).
+        image: number of the image of each, (n,).
+        known: outcomes of random networks, (m,).
+        known_image: numbers of their images, (m,); an image that is not among them counts as an average one.
+    """
+    values, others = np.asarray(outcome, float), np.asarray(known, float)
+    size = int(max(image.max(), known_image.max())) + 1
+    count, total = np.bincount(known_image, minlength=size), np.bincount(known_image, others, size)
+    means = np.where(count > 0, total / np.maximum(count, 1), others.mean())
+    left: Floats = others.mean() + values - means[image]
+    return left
+
+
 def shrunk(estimate: StagedEstimate) -> StagedEstimate:
     """The estimate with each simplex' terms pulled towards their mean by the share of noise in their spread.
 

@@ -3,7 +3,7 @@
 Nothing here knows searches. Foreign code is never imported, and nothing is downloaded or bundled.
 """
 
-from archwright.pretrained.files import Weights, installed, load_start
+from archwright.pretrained.files import Weights, installed, installed_starts, load_start
 from archwright.pretrained.starts import DEFAULT, NAMED, STARTS, Start
 
-__all__ = ["DEFAULT", "NAMED", "STARTS", "Start", "Weights", "installed", "load_start"]
+__all__ = ["DEFAULT", "NAMED", "STARTS", "Start", "Weights", "installed", "installed_starts", "load_start"]

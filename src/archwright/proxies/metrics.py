@@ -33,6 +33,18 @@ def gradient_norm(record: LayerRecord) -> Tensor:
     return record.weight_gradient.flatten(1).square().sum(1).sqrt()
 
 
+def squared_gradient(record: LayerRecord) -> Tensor:
+    """Squared norm of the layer's gradient of the batch-mean loss: (A,)."""
+    assert record.weight_gradient is not None
+    return record.weight_gradient.flatten(1).square().sum(1)
+
+
+def signed_saliency(record: LayerRecord) -> Tensor:
+    """Sum of theta * g, signs kept: (A,)."""
+    assert record.weight_gradient is not None
+    return (record.weight * record.weight_gradient).flatten(1).sum(1)
+
+
 def saliency(record: LayerRecord) -> Tensor:
     """Sum of |theta * g|: (A,)."""
     assert record.weight_gradient is not None
@@ -243,6 +255,8 @@ LOWEST = -1e30
 
 GRAD = Proxy("grad", +1, _needs("loss"), gradient_norm)
 SNIP = Proxy("snip", +1, _needs("loss"), saliency)
+GRAD_WHOLE = Proxy("grad-whole", +1, _needs("loss"), squared_gradient, finish=lambda t, m: t.sqrt())
+SNIP_WHOLE = Proxy("snip-whole", +1, _needs("loss"), signed_saliency, finish=lambda t, m: t.abs())
 GRASP = Proxy(
     "grasp",
     +1,

@@ -14,6 +14,8 @@ PROXIES = Registry(
     "proxy",
     Entry("grad", f"{_HOME}:GRAD", "sum over layers of the norm of the loss gradient"),
     Entry("snip", f"{_HOME}:SNIP", "sum over weights of |weight x loss gradient|"),
+    Entry("grad-whole", f"{_HOME}:GRAD_WHOLE", "norm of the loss gradient of all layers at once, eq. 7.2 as printed"),
+    Entry("snip-whole", f"{_HOME}:SNIP_WHOLE", "|theta . loss gradient|, the sum of eq. 7.3 as printed"),
     Entry("grasp", f"{_HOME}:GRASP", "-theta.(H g): how the gradient flow changes when weights go"),
     Entry("grasp-abs", f"{_HOME}:GRASP_ABS", "|theta.(H g)|, the absolute form of eq. 7.3"),
     Entry("trace", f"{_HOME}:TRACE", "root of the mean squared gradient of the true-class logit (NTK trace norm)"),

@@ -21,12 +21,17 @@ MOST_POINTS = 400
 
 
 class Mark(NamedTuple):
-    """A point with what to say of it; a ``chosen`` one is drawn larger, one that is ``beside`` them as a ring."""
+    """A point with what to say of it; a ``chosen`` one is drawn larger, one that is ``beside`` them as a ring.
+
+    Points of different ``group`` have different colours, which a legend names; ``label`` is written at the point.
+    """
 
     x: float
     y: float
     title: str
     kind: Literal["point", "beside", "chosen"] = "point"
+    group: str = ""
+    label: str = ""
 
 
 RADIUS = {"point": 3.5, "beside": 5.0, "chosen": 7.0}
@@ -124,12 +129,22 @@ def scatter(
         way = f"M{axes.x(front[0][0]):.1f},{axes.y(front[0][1]):.1f}"
         way += "".join(f" H{axes.x(x):.1f} V{axes.y(y):.1f}" for x, y in front[1:])
         body += f'<path class="front" d="{way}"/>'
+    groups = list(dict.fromkeys(mark.group for mark in marks if mark.group))
     for mark in sorted(marks, key=lambda one: RADIUS[one.kind]):
+        colour = f" s{groups.index(mark.group) % SERIES}" if mark.group and len(groups) > 1 else ""
         body += (
-            f'<circle class="{mark.kind}" role="img" tabindex="0" cx="{axes.x(mark.x):.1f}" cy="{axes.y(mark.y):.1f}" '
+            f'<circle class="{mark.kind}{colour}" role="img" tabindex="0" '
+            f'cx="{axes.x(mark.x):.1f}" cy="{axes.y(mark.y):.1f}" '
             f'r="{RADIUS[mark.kind]:g}" aria-label="{escape(mark.title)}"><title>{escape(mark.title)}</title></circle>'
         )
-    return _svg(f"{title}: {_spoken(marks, x_label, y_label, limits)}", body)
+        body += _named(axes.x(mark.x), axes.y(mark.y), mark.label) if mark.label else ""
+    return _svg(f"{title}: {_spoken(marks, x_label, y_label, limits)}", body) + _legend(groups)
+
+
+def _named(x: float, y: float, label: str) -> str:
+    """A text beside a point, on the side where there is room."""
+    side, anchor = (-10, "end") if x > (LEFT + WIDTH - RIGHT) / 2 else (10, "start")
+    return f'<text class="named" x="{x + side:.1f}" y="{y - 8:.1f}" text-anchor="{anchor}">{escape(label)}</text>'
 
 
 def _limit(x: float, limit: float) -> str:
@@ -154,7 +169,13 @@ def _spoken(marks: Sequence[Mark], x_label: str, y_label: str, limits: Sequence[
     return ", ".join(parts)
 
 
-def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_label: str, y_label: str) -> str:
+def lines(
+    title: str,
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    x_label: str,
+    y_label: str,
+    background: Sequence[Sequence[tuple[float, float]]] = (),
+) -> str:
     """One line a name, with a legend, as one SVG.
 
     Args:
@@ -162,11 +183,16 @@ def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], x_lab
         series: points (x, y) by name; names without points are left out.
         x_label: of the horizontal axis.
         y_label: of the vertical axis.
+        background: further lines, thin and without a name.
     """
     shown = {name: _thinned(points) for name, points in series.items() if points}
-    every = [point for points in shown.values() for point in points]
+    behind = [_thinned(points) for points in background if points]
+    every = [point for points in (*behind, *shown.values()) for point in points]
     axes = _Axes([x for x, _ in every], [y for _, y in every], y_label)
     body, ends = axes.frame(x_label, y_label), list[str]()
+    for points in behind:
+        way = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in points)
+        body += f'<polyline class="behind" points="{way}"/>'
     for number, (name, points) in enumerate(shown.items()):
         way = " ".join(f"{axes.x(x):.1f},{axes.y(y):.1f}" for x, y in points)
         last = points[-1]

@@ -40,8 +40,13 @@ def latency_text(latency_ms: float | None) -> str:
     return "" if latency_ms is None else f"{latency_ms:.3g} ms"
 
 
-def _limits(one: Candidate, _best: Candidate) -> str:
+def limits_text(one: Candidate) -> str:
+    """What a network was asked to keep to; empty where that is nothing."""
     return ", ".join(f"{limit:.4g} {RESOURCES[name].unit}" for name, limit in (one.limits or {}).items())
+
+
+def _limits(one: Candidate, _best: Candidate) -> str:
+    return limits_text(one)
 
 
 def _accuracy(one: Candidate, best: Candidate) -> str:
@@ -58,7 +63,8 @@ def _at_most(one: Candidate, _best: Candidate) -> str:
 
 
 def _predicted(one: Candidate, _best: Candidate) -> str:
-    return latency_text(one.predicted_latency_ms)
+    """Where nothing was measured: a network has one latency."""
+    return latency_text(one.predicted_latency_ms) if one.measured_latency_ms is None else ""
 
 
 def _image_size(one: Candidate, _best: Candidate) -> str:
@@ -74,7 +80,7 @@ COLUMNS = (
     Column("test accuracy", "on the test part, with its 95 % interval; a star: the best on validation", _accuracy),
     Column("measured", "median time of one image through the whole network on this machine", _measured),
     Column("90 % in", "what nine of ten such times are below", _at_most),
-    Column("predicted", "its latency by the table of blocks", _predicted),
+    Column("predicted", "its latency by the table of blocks, where it was not measured", _predicted),
     Column("images", "pixels a side of the images that it sees, where models may differ in it", _image_size),
     Column("parameters", "numbers that were learnt", _parameters),
 )

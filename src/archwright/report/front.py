@@ -1,14 +1,19 @@
-"""Accuracy against cost in a picture: the front, the chosen networks, what was tried beside them, and the limits."""
+"""Accuracy against cost: the front, the chosen networks, what was tried beside them, and the limits.
+
+For the page as SVG that follows its colours; as a file of its own by :mod:`archwright.report.picture`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
 from archwright.costs.limits import RESOURCES
 from archwright.report.charts import Mark, scatter
 from archwright.search.answer import Answer, Beside, Candidate
+from archwright.search.values import OWN_FUNCTION
 
 COSTS = ("latency_ms", "params", "macs", "memory_bytes")
 """What networks may be placed by, those with a limit before the others."""
@@ -16,60 +21,132 @@ HEIGHTS = {
     "accuracy": "as tested",
     "predicted_accuracy": "as predicted (the front is exact for the predictor)",
     "validation_accuracy": "by validation accuracy",
+    "search_accuracy": "as the search saw it",
 }
-"""What a front's accuracies may be, the best known first, and how the page says so."""
-TRIED = "validation_accuracy"
-"""The height of a front whose networks were trained on the way to the answer."""
+"""What accuracies may be, the best known first, and how the page says so."""
+TRIED = ("validation_accuracy", "search_accuracy")
+"""Heights of networks that were tried on the way to the answer."""
+COLOURED = {"precision": "", "image_size": " px images"}
+"""What points are coloured by, where they differ in it, and what is said behind it."""
 
 
-def front_chart(answer: Answer) -> str:
-    """The picture with a note below it; empty where no cost or no accuracy is known of all networks.
+@dataclass(frozen=True)
+class Front:
+    """What a picture of an answer shows.
+
+    Attributes:
+        marks: points, chosen networks and what was tried beside them.
+        way: by rising cost, what no other network beats in both.
+        limits: on the axis of costs.
+        x_label: of the axis of costs.
+        y_label: of the other one.
+        notes: sentences that say what is what.
+    """
+
+    marks: list[Mark]
+    way: list[tuple[float, float]]
+    limits: list[float]
+    x_label: str
+    y_label: str
+    notes: list[str]
+
+
+def front_chart(answer: Answer, tried: Sequence[Candidate] = ()) -> str:
+    """The picture for a page with a note below it; empty where there is nothing to draw.
+
+    Args:
+        answer: of a finished search.
+        tried: every network that it tried, as far as the run keeps them.
+    """
+    found = front_of(answer, tried)
+    if found is None:
+        return ""
+    chart = scatter("accuracy against cost", found.marks, found.x_label, found.y_label, found.way, found.limits)
+    return f'{chart}<p class="soft">{escape(" ".join(found.notes))}</p>'
+
+
+def front_of(answer: Answer, tried: Sequence[Candidate] = ()) -> Front | None:
+    """What there is to draw; None where no cost or no accuracy is known of all networks.
 
     One network is a picture, too, where something is beside it: a limit, or what was tried on the same images.
+
+    Args:
+        answer: of a finished search.
+        tried: every network that it tried, as far as the run keeps them.
     """
     models = answer.models or [answer.best]
+    small = tried or answer.front
     limited = {name for one in models for name in one.limits or {}}
-    axis = _known([*answer.front, *models], sorted(COSTS, key=lambda name: name not in limited))
-    height = _known(answer.front or models, list(HEIGHTS))
+    axis = _known([*small, *models], sorted(COSTS, key=lambda name: name not in limited))
+    height = _known(small or models, list(HEIGHTS))
     if axis is None or height is None:
-        return ""
+        return None
     limits = sorted({one.limits[axis] for one in models if one.limits and axis in one.limits})
-    chosen_height = height if height == TRIED or not answer.front else "accuracy"
-    points, chosen, beside = _marks(answer, models, axis, height, chosen_height)
+    chosen_height = height if height == "validation_accuracy" or not small else "accuracy"
+    points, chosen, beside = _marks(answer, models, small, axis, height, chosen_height)
     marks = [*points, *chosen, *beside]
     if len(marks) + len(limits) < 2:
-        return ""
-    way = undominated([*points, *chosen] if height == TRIED else points)
-    chart = scatter("accuracy against cost", marks, cost_label(axis), "accuracy (%)", way, limits)
+        return None
+    way = undominated([*points, *chosen] if height == chosen_height else points)
     notes = [_front_note(answer, height, len(points), len(way))]
     notes += [f"Large: {'the chosen network' + 's' * (len(chosen) > 1)}, {HEIGHTS[chosen_height]}."] if chosen else []
     notes += [f"Rings: beside, {' and '.join(mark.title.partition(':')[0] for mark in beside)}."] if beside else []
-    return f'{chart}<p class="soft">{escape(" ".join(note for note in notes if note))}</p>'
+    return Front(marks, way, limits, cost_label(axis), height_label(answer), [one for one in notes if one])
+
+
+def objectives_chart(answer: Answer, tried: Sequence[Candidate]) -> str:
+    """The first two objectives of everything that was evaluated, the front larger; empty where there are none.
+
+    Args:
+        answer: with the front.
+        tried: every evaluated architecture.
+    """
+    names = list(answer.front[0].objectives or {}) if answer.front else []
+    if len(names) < 2:
+        return ""
+    first, second = names[:2]
+    best = {one.architecture for one in answer.front}
+    marks = []
+    for one in tried:
+        known = one.objectives or {}
+        if first in known and second in known:
+            said = ", ".join(f"{name} {known[name]:.6g}" for name in names)
+            kind: Literal["point", "chosen"] = "chosen" if one.architecture in best else "point"
+            marks.append(Mark(known[second], known[first], f"{said}: {one.architecture}", kind))
+    note = f"{len(answer.front):,} of {len(marks):,} evaluated that no other one beats in all objectives."
+    return (
+        f'{scatter("objectives", marks, second, first)}<p class="soft">{escape("Large: " + note)}</p>' if marks else ""
+    )
+
+
+def height_label(answer: Answer) -> str:
+    """What the other axis is called: a score of the user's own has no unit that we know."""
+    return "score" if answer.best.accuracy_on == OWN_FUNCTION else "accuracy (%)"
 
 
 def _marks(
-    answer: Answer, models: Sequence[Candidate], axis: str, height: str, chosen_height: str
+    answer: Answer, models: Sequence[Candidate], small: Sequence[Candidate], axis: str, height: str, chosen_height: str
 ) -> tuple[list[Mark], list[Mark], list[Mark]]:
-    """Points of the front, the chosen networks, and what was tried beside them.
+    """Points, the chosen networks, and what was tried beside them.
 
-    A network that was chosen is no point of a front of tried ones: its own mark is at its measured cost.
+    A network that was chosen is no point of its own where both have the same height: it has one mark, at one cost.
     """
     known = [one for one in models if getattr(one, chosen_height) is not None]
     chosen = list(dict.fromkeys(_mark(one, one.architecture, axis, chosen_height, "chosen") for one in known))
-    answers = {_network(one) for one in known} if height == TRIED else set()
-    tried = [one for one in answer.front if _network(one) not in answers]
+    answers = {_network(one) for one in known} if height == chosen_height else set()
+    points = [one for one in small if _network(one) not in answers]
     beside = [
         _mark(one, name, axis, chosen_height, "beside")
         for name, one in answer.beside.items()
         if getattr(one, axis, None) is not None and getattr(one, chosen_height, None) is not None
     ]
-    return [_mark(one, one.architecture, axis, height, "point") for one in tried], chosen, beside
+    return [_mark(one, one.architecture, axis, height, "point") for one in points], chosen, beside
 
 
 def _front_note(answer: Answer, height: str, drawn: int, steps: int) -> str:
     """What the small points and the line are."""
-    if height == TRIED:
-        small = "Small points: networks that were tried, with their cost then." if drawn else ""
+    if height in TRIED:
+        small = f"Small points: the other networks that were tried, {HEIGHTS[height]}." if drawn else ""
         return small + " Line: what none of all these beats." * (steps > 1)
     if not answer.front:
         return ""
@@ -111,5 +188,8 @@ def _mark(
     one: Candidate | Beside, name: str, axis: str, height: str, kind: Literal["point", "beside", "chosen"]
 ) -> Mark:
     x, y = float(getattr(one, axis)), float(getattr(one, height))
-    said = f"{x:,.4g} {RESOURCES[axis].unit}, {y:.2f} % {HEIGHTS[height]}"
-    return Mark(x, y, f"{name}: {said}" if kind == "beside" else f"{said}: {name}", kind)
+    own = OWN_FUNCTION in (getattr(one, "accuracy_on", None), getattr(one, "search_accuracy_on", None))
+    said = f"{x:,.4g} {RESOURCES[axis].unit}, " + (f"a score of {y:.6g}" if own else f"{y:.2f} % {HEIGHTS[height]}")
+    group = next((f"{value}{unit}" for field, unit in COLOURED.items() if (value := getattr(one, field, None))), "")
+    title = f"{name}: {said}" if kind == "beside" else f"{said}: {name}"
+    return Mark(x, y, title, kind, group if kind != "beside" else "")

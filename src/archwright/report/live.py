@@ -9,14 +9,20 @@ from pathlib import Path
 
 from archwright.errors import ArchwrightError
 from archwright.imports import file_of
+from archwright.report.columns import accuracy_text, latency_text
 from archwright.report.folders import every_run
-from archwright.report.page import REPORT, diagnostics_section, duration, search_section, title_of
+from archwright.report.front import front_chart
+from archwright.report.page import diagnostics_section, search_section, times_section, title_of
+from archwright.report.parts import REPORT, duration, section
 from archwright.report.story import Story
 from archwright.runs.files import Json, read_json
 from archwright.runs.progress import FILE as PROGRESS
-from archwright.runs.run import Run, told
-from archwright.search.answer import RESULT, Answer
+from archwright.runs.progress import said_seconds, seconds_left
+from archwright.runs.run import Run
+from archwright.runs.telling import told
+from archwright.search.answer import RESULT, Answer, Candidate
 from archwright.search.configuration import ASK_AND_TELL, foreign, imports
+from archwright.search.tried import read_tried
 
 MOST_RUNS = 200
 """The newest ones are listed."""
@@ -31,22 +37,37 @@ def overview(root: Path) -> dict[str, Json]:
 
 
 def _row(name: str, run: Run | str) -> dict[str, Json]:
+    """What the list shows of a run, and what it is sorted and searched by."""
     if isinstance(run, str):
         return {"name": name, "status": "damaged", "title": name, "result": run}
     try:
-        return {"name": name, "status": run.status(), "title": title_of(run.configuration), "result": _result(run)}
+        best = _best(run)
+        return {
+            "name": name,
+            "status": run.status(),
+            "title": title_of(run.configuration),
+            "result": _result(best),
+            "method": str(run.configuration["method"]),
+            "created": str(run.header["created"]),
+            "accuracy": None if best is None else best.accuracy,
+            "latency_ms": None if best is None else best.latency_ms,
+            "note": run.note,
+        }
     except UNREADABLE as error:
         return {"name": name, "status": "damaged", "title": name, "result": str(error)}
 
 
-def _result(run: Run) -> str:
-    """The accuracy of a finished run, as short as it can be."""
-    if not (run.folder / RESULT).exists():
+def _best(run: Run) -> Candidate | None:
+    """The answer of a finished run."""
+    return Answer.read(run.folder).best if (run.folder / RESULT).exists() else None
+
+
+def _result(best: Candidate | None) -> str:
+    """How good and how quick, as short as it can be; a user's own score has no unit that we know."""
+    if best is None:
         return ""
-    best = Answer.read(run.folder).best
-    parts = [f"{best.accuracy:.2f} %"] if best.accuracy is not None else []
-    parts += [f"{best.latency_ms:.3g} ms"] if best.latency_ms is not None else []
-    return ", ".join(parts)
+    accuracy = accuracy_text(best).partition(" (")[0]
+    return ", ".join(filter(None, (accuracy, latency_text(best.latency_ms))))
 
 
 def detail(run: Run, story: Story) -> dict[str, Json]:
@@ -62,11 +83,13 @@ def detail(run: Run, story: Story) -> dict[str, Json]:
         "name": run.folder.name,
         "status": status,
         "title": title_of(run.configuration),
-        "result": _result(run),
+        "result": _result(_best(run)),
+        "note": run.note,
+        "can_delete": status != "running",
         "created": str(run.header["created"]).replace("T", " "),
         "stages": _stages(run, story, status),
         "bars": _bars(run) if status == "running" else [],
-        "charts": search_section(run, story) + diagnostics_section(story),
+        "charts": _charts(run, story, status),
         "log": [told(event) for event in story.last],
         "report": REPORT,
         "stopping": status == "running" and run.stop_file.exists(),
@@ -74,6 +97,15 @@ def detail(run: Run, story: Story) -> dict[str, Json]:
         "can_resume": status == "stopped" and not study,
         "imports": executed(run.configuration),
     }
+
+
+def _charts(run: Run, story: Story, status: str) -> str:
+    """The front of a finished run; what was trained and evaluated so far; the time of every stage, in all of them."""
+    finished = status == "finished" and (run.folder / RESULT).exists()
+    answer = Answer.read(run.folder) if finished else None
+    front = section("Accuracy and cost", front_chart(answer, read_tried(run.folder))) if answer is not None else ""
+    now = time.time() if status == "running" else None
+    return front + search_section(run, story, answer) + diagnostics_section(story) + times_section(run, story, now)
 
 
 def executed(configuration: Mapping[str, Json]) -> list[str]:
@@ -102,9 +134,8 @@ def _bars(run: Run) -> list[dict[str, Json]]:
     with suppress(*UNREADABLE):  # it is replaced or gone at any moment
         for bar in read_json(run.folder / PROGRESS)["bars"]:
             done, total = float(bar["done"]), float(bar["total"])
-            new, left = done - float(bar["before"]), ""
-            if new > 0 and done < total:
-                left = f"about {duration((time.time() - bar['begun']) / new * (total - done))} left"
+            seconds = seconds_left(done - float(bar["before"]), total - done, time.time() - bar["begun"])
+            left = "" if seconds is None else f"about {said_seconds(seconds)} left"
             texts = [f"{done:,.0f} of {total:,.0f}", left, str(bar["note"])]
             found.append(
                 {

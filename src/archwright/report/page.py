@@ -1,13 +1,13 @@
 """The page of a run: what was asked, what was found, why, how to use it and how long everything took.
 
 A finished run is shown by its typed answer; a stopped or running one by its list of stages and its events so far.
-Several runs are compared in one page. Everything a run says (names, paths, class names) is escaped.
+Several runs are compared by :mod:`archwright.report.compared`. Everything that a run says (names, paths, class names)
+is escaped.
 """
 
 from __future__ import annotations
 
 import base64
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -16,34 +16,41 @@ from typing import Any
 from urllib.parse import quote
 
 from archwright.analysis.drawing import draw_cells
+from archwright.analysis.drawing_choices import draw_choices
 from archwright.analysis.drawing_stages import draw_stages
 from archwright.costs.limits import RESOURCES
-from archwright.errors import ArchwrightError, InputError
+from archwright.errors import ArchwrightError
 from archwright.references import DataRef, SpaceRef
-from archwright.report.charts import Mark, bars, lines, scatter
-from archwright.report.columns import accuracy_text, latency_text, model_note, model_table
-from archwright.report.front import cost_label, front_chart, has_all
+from archwright.report.charts import SERIES, bars, lines
+from archwright.report.columns import accuracy_text, latency_text, limits_text, model_note, model_table
+from archwright.report.front import front_chart, objectives_chart
 from archwright.report.insights import insights
+from archwright.report.parts import REPORT, duration, section, table, unbroken
 from archwright.report.story import Reader, Story
 from archwright.report.style import page
+from archwright.report.tested import errors_of
 from archwright.runs.files import Json, reading, write_atomic
 from archwright.runs.run import Run, resume_command
 from archwright.search.answer import Answer, Beside, Candidate
 from archwright.search.beside import CHANCE
 from archwright.search.flags import command_of, only_in_memory
+from archwright.search.tried import read_tried
 from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Space
 from archwright.spaces.registry import spaces
 from archwright.spaces.staged import StagedSpace
 from archwright.spaces.width import Width
 
-REPORT = "report.html"
 LARGEST_PICTURE = 400_000
 """Bytes of a picture that goes into the page; larger ones are linked."""
 LARGEST_PAGE = 2_000_000
+FIRST_ROWS, MOST_ROWS = 10, 100
+"""Of the table of a front: rows that are shown at once, and in all."""
 DRAWN = ("polynomial.png", "diagnostics.png")
 """Pictures of what the page draws itself; they are linked."""
-WORDS = {"contributions.png": "bars of the accuracy that each design decision gains in every stage, with two errors"}
+WORDS = {
+    "contributions.png": "bars of what each design decision gains in every stage, with two errors, and of its cost"
+}
 """What pictures show, for those who cannot see them; of others only the name is known."""
 
 
@@ -57,27 +64,19 @@ def report_run(folder: Path) -> Path:
     return path
 
 
-def report_comparison(folders: Sequence[Path], path: Path) -> Path:
-    """Write one page that compares finished runs; its path.
+def run_page(run: Run, story: Story | None = None, linked: bool = True) -> str:
+    """The whole HTML page of ``run``, finished or not.
 
     Args:
-        folders: of the runs, two or more.
-        path: of the page.
+        run: that is shown.
+        story: what its events tell, if that is known already.
+        linked: whether images are linked where they lie on this machine, which a page on a server cannot.
     """
-    if len(folders) < 2:
-        raise InputError("two or more runs to compare", str(len(folders)))
-    runs = [Run.open(folder) for folder in folders]
-    write_atomic(path, comparison_page(runs).encode())
-    return path
-
-
-def run_page(run: Run, story: Story | None = None) -> str:
-    """The whole HTML page of ``run``, finished or not; ``story`` is what its events tell, if that is known already."""
     asked = run.configuration
     title = title_of(asked)
     answer = Answer.read(run.folder) if run.status() == "finished" else None
     story = Reader(run).read() if story is None else story
-    parts = [f"<h1>{escape(title)}</h1>", _wish(asked)]
+    parts = [f"<h1>{escape(title)}</h1>", _wish(asked), section("Note", _note(run.note))]
     parts += _found(run, answer) if answer is not None else [_under_way(run)]
     if answer is not None:
         parts += [
@@ -85,15 +84,17 @@ def run_page(run: Run, story: Story | None = None) -> str:
             _members(answer),
             _beside(answer),
             _use(run, answer),
-            section("The front" if answer.front else "Accuracy and cost", front_chart(answer)),
-            _drawing(asked, answer),
+            section("Objectives", objectives_chart(answer, read_tried(run.folder)) + _front_table(answer)),
+            section("The front" if answer.front else "Accuracy and cost", _priced(answer, run)),
+            *(section(name, body) for name, body in errors_of(run, answer.best.model, linked)),
+            _drawing(run, answer),
         ]
         parts.append(section("Why", insights(run, answer)))
     parts += [
-        search_section(run, story),
+        search_section(run, story, answer),
         diagnostics_section(story),
         _pictures(run),
-        _times(run, story),
+        times_section(run, story),
         _asked(run),
     ]
     return page(escape(title), "".join(part for part in parts if part))
@@ -104,11 +105,6 @@ def title_of(asked: Mapping[str, Json]) -> str:
     source = DataRef.parse(str(asked.get("data") or asked.get("benchmark") or ""))
     shown = str(source if source.path is None else DataRef(source.kind, source.path.name))
     return f"{asked['method']} on {asked['space']}" + (f", {shown}" if shown else "") + f", seed {asked['seed']}"
-
-
-def section(title: str, body: str) -> str:
-    """A card of the page with ``title``, which is escaped, and ``body``, HTML; nothing where that is empty."""
-    return f"<section><h2>{escape(title)}</h2>{body}</section>" if body else ""
 
 
 def _fact(name: str, value: str) -> str:
@@ -183,27 +179,47 @@ def _models(answer: Answer) -> str:
         return ""
     heads, texts = model_table(answer)
     files = [" ".join(_link(path, Path(path).name) for path in (one.onnx, one.model) if path) for one in answer.models]
-    rows = [[*(escape(_unbroken(cell)) for cell in row), links] for row, links in zip(texts, files, strict=True)]
-    body = _table([*heads, "files"] if any(files) else heads, rows)
+    rows = [[*(escape(unbroken(cell)) for cell in row), links] for row, links in zip(texts, files, strict=True)]
+    body = table([*heads, "files"] if any(files) else heads, rows)
     title = "For each limit" if any(one.limits for one in answer.models) else "Models"
-    return section(title, f'{body}<p class="soft">{escape(model_note(answer))}</p>')
+    return section(title, f'{body}<p class="soft">{escape(model_note(answer))}</p>{_reasons(answer)}')
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Of plain heads and of cells that are HTML; it scrolls sideways where the screen is narrow."""
-    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="wide"><table class="rows"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def _priced(answer: Answer, run: Run) -> str:
+    """Accuracy against cost, where the search did not trade objectives of its own."""
+    return "" if any(one.objectives for one in answer.front) else front_chart(answer, read_tried(run.folder))
+
+
+def _front_table(answer: Answer) -> str:
+    """The front of several objectives, a row an architecture."""
+    front = [one for one in answer.front if one.objectives]
+    if not front:
+        return ""
+    names = list(front[0].objectives or {})
+    rows = [
+        [*(f"{(one.objectives or {})[name]:.6g}" for name in names), f"<code>{escape(one.architecture)}</code>"]
+        for one in front[:MOST_ROWS]
+    ]
+    heads, first, rest = [*names, "architecture"], rows[:FIRST_ROWS], rows[FIRST_ROWS:]
+    folded = f"<details><summary>{len(rest)} more</summary>{table(heads, rest)}</details>" if rest else ""
+    return table(heads, first) + folded
+
+
+def _reasons(answer: Answer) -> str:
+    """Why a network was taken that the front does not show as best, a sentence a limit."""
+    said = {limits_text(one): one.reason for one in answer.models if one.reason}
+    items = "".join(f"<li>{escape(f'{where}: {why}' if where else why)}</li>" for where, why in said.items())
+    return f"<ul>{items}</ul>" if items else ""
 
 
 def _members(answer: Answer) -> str:
     """What the members of an ensemble do alone and together."""
     if not answer.members or answer.best.accuracy is None:
         return ""
-    rows = [("all together", answer.best.accuracy, _unbroken(accuracy_text(answer.best)), True)]
+    rows = [("all together", answer.best.accuracy, unbroken(accuracy_text(answer.best)), True)]
     for number, one in enumerate(answer.members, 1):
         size = f", {one.params:,} parameters" if one.params is not None else ""
-        rows.append((f"member {number}", one.accuracy or 0.0, _unbroken(accuracy_text(one)) + size, False))
+        rows.append((f"member {number}", one.accuracy or 0.0, unbroken(accuracy_text(one)) + size, False))
     body, known = bars(rows, 100.0), answer.ensemble
     if known is not None:
         words = {"mean error of a member": known.ate, "two members disagree": known.ppd, "calibration error": known.ece}
@@ -218,12 +234,7 @@ def _percent(value: float) -> str:
 
 def _how_good(one: Candidate | Beside) -> str:
     """Accuracy, and the latency of what was timed."""
-    return _unbroken(", ".join(filter(None, (f"{one.accuracy:.2f} %", latency_text(one.latency_ms)))))
-
-
-def _unbroken(text: str) -> str:
-    """A text whose numbers stay on one line with their units."""
-    return re.sub(r"(?<=\d) (?=%|ms\b)", "\N{NO-BREAK SPACE}", text)
+    return unbroken(", ".join(filter(None, (f"{one.accuracy:.2f} %", latency_text(one.latency_ms)))))
 
 
 def _beside(answer: Answer) -> str:
@@ -232,7 +243,7 @@ def _beside(answer: Answer) -> str:
         return ""
     every: dict[str, Candidate | Beside] = {"this answer": answer.best, **answer.beside}
     rows = [(name, one.accuracy or 0.0, _how_good(one), one is answer.best) for name, one in every.items()]
-    simple = "Simple things on the same images, in the time of one answer."
+    simple = "Simple things, learnt from the same images."
     note = f'<p class="soft">{simple if CHANCE in answer.beside else "On the same images."}</p>'
     return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
 
@@ -258,19 +269,21 @@ def _use(run: Run, answer: Answer) -> str:
     )
 
 
-def _drawing(asked: Mapping[str, Json], answer: Answer) -> str:
+def _drawing(run: Run, answer: Answer) -> str:
     """Cells as graphs, of an ensemble each member's; other networks as their text."""
-    return section("The network", "".join(_drawn(asked, one) for one in answer.members or [answer.best]))
+    return section("The network", "".join(_drawn(run, answer, one) for one in answer.members or [answer.best]))
 
 
-def _drawn(asked: Mapping[str, Json], one: Candidate) -> str:
+def _drawn(run: Run, answer: Answer, one: Candidate) -> str:
     said = ""
     for name, cell in (one.topology or {}).items():
         said += (
             f"<p>{escape(name)}: width {cell['width']:g} c, depth {cell['depth']}, "
             f"{cell.get('skip_share', 0):.0%} skip connections.</p>"
         )
-    return f"{_picture(asked, one.architecture)}{said}<p><code>{escape(one.architecture)}</code></p>"
+    own = SpaceRef.parse(str(run.configuration["space"])).kind == "model"
+    picture = _chosen(run, answer, one) if own else _picture(run.configuration, one.architecture)
+    return f"{picture}{said}<p><code>{escape(one.architecture)}</code></p>"
 
 
 def _picture(asked: Mapping[str, Json], text: str) -> str:
@@ -285,6 +298,18 @@ def _picture(asked: Mapping[str, Json], text: str) -> str:
     return f'<div class="drawing">{svg}</div>'
 
 
+def _chosen(run: Run, answer: Answer, one: Candidate) -> str:
+    """A user's own network with its choices, as the run keeps them."""
+    changes = (answer.details or {}).get("options") if one is answer.best else None
+    try:
+        svg = draw_choices(run.header["network"]["choices"], one.architecture, changes)
+    except (ArchwrightError, LookupError, TypeError, ValueError):  # somebody else's
+        return ""
+    note = "What is filled was chosen."
+    note += " Beside other options: what taking one would change, as predicted." if changes else ""
+    return f'<div class="drawing">{svg}</div><p class="soft">{note}</p>'
+
+
 def _thinned(text: str) -> str:
     """How many channels of each group of layers stay in a thinned network."""
     try:
@@ -295,12 +320,17 @@ def _thinned(text: str) -> str:
     return bars(rows, max(row[1] for row in rows)) if rows else ""
 
 
-def search_section(run: Run, story: Story) -> str:
+def _note(text: str) -> str:
+    return "".join(f"<p>{escape(line)}</p>" for line in text.splitlines() if line.strip())
+
+
+def search_section(run: Run, story: Story, answer: Answer | None = None) -> str:
     """Evaluations so far, and the trainings epoch by epoch, as HTML.
 
     Args:
         run: whose evaluations are drawn.
         story: what its events tell, with the losses of its trainings.
+        answer: of a finished run: its networks' trainings are called by their limits.
     """
     body = ""
     if len(story.evaluations.points) > 1:
@@ -310,8 +340,21 @@ def search_section(run: Run, story: Story) -> str:
     losses = {name: curve.points for name, curve in story.trainings.items()}
     if any(len(points) > 1 for points in losses.values()):
         note = f'<p class="soft">{story.hidden:,} earlier trainings are not drawn.</p>' if story.hidden else ""
-        body += lines("training loss by epoch", losses, "epoch", "training loss") + note
+        body += _curves("training loss by epoch", losses, "epoch") + note
+    known = {str((one.details or {}).get("network")): limits_text(one) for one in (answer.models if answer else ())}
+    titles = {name: f"{name} (limit {known[name]})" if known.get(name) else name for name in story.parts}
+    parts = {titles[name]: curve.points for name, curve in story.parts.items()}
+    if any(len(points) > 1 for points in parts.values()):
+        body += _curves("training loss of every training", parts, "part of the training (%)")
     return section("The search", body)
+
+
+def _curves(title: str, losses: Mapping[str, Sequence[tuple[float, float]]], x_label: str) -> str:
+    """The losses of all trainings; of many the latest are named, the earlier ones stay thin in the background."""
+    names = list(losses)
+    latest = {name: losses[name] for name in names[-SERIES:]}
+    earlier = [losses[name] for name in names[:-SERIES]]
+    return f"<h3>{escape(title.capitalize())}</h3>{lines(title, latest, x_label, 'training loss', earlier)}"
 
 
 def diagnostics_section(story: Story) -> str:
@@ -348,9 +391,15 @@ def _pictures(run: Run) -> str:
     return section("Plots", "".join(found))
 
 
-def _times(run: Run, story: Story) -> str:
-    """Seconds of every stage, over all sessions."""
-    spent = story.seconds()
+def times_section(run: Run, story: Story, now: float | None = None) -> str:
+    """Seconds of every stage, over all sessions, as HTML.
+
+    Args:
+        run: with its plan.
+        story: what its events tell.
+        now: until when a stage under way counts; it does not by default.
+    """
+    spent = story.seconds(now)
     titles = {one["name"]: one["title"] for one in run.header.get("plan", [])}
     most = max(spent.values(), default=0.0)
     rows = [(titles.get(name, name), seconds, duration(seconds), False) for name, seconds in spent.items()]
@@ -385,48 +434,3 @@ def _command(run: Run) -> str:
         own = escape(", ".join(named))
         return f"<p>Asked by a program, with objects of its own ({own}): no command asks for the same.</p>"
     return f"<pre><code>{escape(command_of(run.configuration))}</code></pre>"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them."""
-    if seconds < 90:
-        return f"{seconds:.1f}\N{NO-BREAK SPACE}s"
-    if seconds < 5400:
-        return f"{seconds / 60:.1f}\N{NO-BREAK SPACE}min"
-    return f"{seconds / 3600:.1f}\N{NO-BREAK SPACE}h"
-
-
-# --- several runs ----------------------------------------------------------------------------------------------------
-
-
-def comparison_page(runs: Sequence[Run]) -> str:
-    """The HTML page with a table and a chart of several finished runs; it links to their own pages."""
-    unfinished = [str(run.folder) for run in runs if run.status() != "finished"]
-    if unfinished:
-        raise InputError("finished runs to compare", ", ".join(unfinished), "archwright runs resume continues them.")
-    folders = [run.folder.resolve() for run in runs]
-    if len(set(folders)) < len(folders):
-        raise InputError("different runs to compare", ", ".join(str(run.folder) for run in runs))
-    answers = [(run.folder.name, Answer.read(run.folder)) for run in runs]
-    heads = ("run", "method", "space", "data", "seed", "accuracy", "latency", "parameters", "time")
-    rows = []
-    for run, (name, answer) in zip(runs, answers, strict=True):
-        best = answer.best
-        link = f'<a href="{escape(str(run.folder.resolve() / REPORT))}">{escape(name)}</a>'
-        texts = (answer.method, answer.space, answer.data or "", str(answer.seed))
-        size = f"{best.params:,}" if best.params is not None else ""
-        numbers = (accuracy_text(best), latency_text(best.latency_ms), size, duration(answer.seconds))
-        rows.append([link, *(escape(_unbroken(text)) for text in (*texts, *numbers))])
-    table = _table(heads, rows)
-    shown = [(name, answer.best) for name, answer in answers if answer.best.accuracy is not None]
-    chart = ""
-    for axis in ("latency_ms", "params"):
-        if len(shown) > 1 and has_all([best for _, best in shown], axis):
-            marks = [
-                Mark(float(getattr(best, axis)), float(best.accuracy or 0), f"{name}: {accuracy_text(best)}", "chosen")
-                for name, best in shown
-            ]
-            chart = scatter("accuracy against cost", marks, cost_label(axis), "accuracy (%)")
-            break
-    title = f"{len(runs)} searches compared"
-    return page(title, f"<h1>{title}</h1>{section('Found', table)}{section('Accuracy and cost', chart)}")

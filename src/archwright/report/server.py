@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -20,16 +21,19 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp
 
 from archwright.errors import InputError
+from archwright.report.compared import comparison_page
 from archwright.report.folders import NotHereError, artifact, open_run
 from archwright.report.guard import Guard
 from archwright.report.live import UNREADABLE, detail, executed, overview
 from archwright.report.looks import Looks, Readers
-from archwright.report.page import REPORT, run_page
+from archwright.report.page import run_page
+from archwright.report.parts import REPORT
 from archwright.report.patience import ImpatientProtocol
 from archwright.report.resuming import Resumer
 from archwright.report.style import CSS, POLICY, SCRIPT
 from archwright.runs.files import Json
-from archwright.runs.run import Run, told
+from archwright.runs.run import LONGEST_NOTE, Run
+from archwright.runs.telling import told
 from archwright.search.engine import stop
 from archwright.terminal import visible
 
@@ -37,6 +41,8 @@ HOST = "127.0.0.1"
 PARTS = Path(__file__).parent / "dashboard"
 SECONDS_A_LOOK = 1.0
 """Least time between two looks at the files for all pages; a look may take a tenth of the time at most."""
+MOST_COMPARED = 12
+"""Runs in one comparison."""
 SECONDS_A_SIGN = 15.0
 """After so long without news a line is sent all the same, so that a browser that went away is noticed."""
 
@@ -90,7 +96,15 @@ def _add_pages(app: FastAPI, root: Path, readers: Readers) -> None:
     def report(name: str) -> Response:
         # Written anew: what lies in the folder may be somebody else's page.
         with readers.story(name) as (run, story):
-            return HTMLResponse(run_page(run, story), headers={"Content-Security-Policy": POLICY})
+            return HTMLResponse(run_page(run, story, linked=False), headers={"Content-Security-Policy": POLICY})
+
+    @app.get("/compare")
+    def compare(request: Request) -> Response:
+        names = request.query_params.getlist("run")
+        if not 2 <= len(names) <= MOST_COMPARED:
+            raise InputError(f"two to {MOST_COMPARED} runs to compare", str(len(names)))
+        text = comparison_page([open_run(root, name) for name in names], _page_address)
+        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
 
     @app.get("/runs/{name}/log.txt")
     def log(name: str) -> Response:
@@ -120,6 +134,25 @@ def _add_actions(app: FastAPI, root: Path, resumer: Resumer) -> None:
             raise InputError(f"your permission to run {', '.join(named)}, which this run names", "none")
         resumer.start(run.folder, allow_import)
         return {"said": "Starting; the first stage follows in a few seconds."}
+
+    @app.post("/api/runs/{name}/note")
+    async def write_note(name: str, request: Request) -> dict[str, str]:
+        run, text = open_run(root, name), b""
+        async for part in request.stream():
+            text += part
+            if len(text) > 4 * LONGEST_NOTE:
+                raise InputError(f"a note of at most {LONGEST_NOTE:,} characters", "a longer one")
+        run.write_note(text.decode(errors="replace"))
+        return {"said": "The note is kept in the run's folder."}
+
+    @app.post("/api/runs/{name}/delete")
+    def delete_run(name: str) -> dict[str, str]:
+        open_run(root, name).delete()
+        return {"said": f"{name} is removed."}
+
+
+def _page_address(run: Run) -> str:
+    return f"/runs/{quote(run.folder.name, safe='')}/{REPORT}"
 
 
 def _log(run: Run) -> Iterator[str]:

@@ -15,7 +15,7 @@ from archwright.runs.run import Run
 
 MOST_LINES = 400
 """Of the log, the last ones."""
-MOST_TRAININGS = 6
+MOST_TRAININGS = 40
 """Trainings whose losses are kept: the latest ones."""
 MOST_POINTS = 800
 """Of one curve; where there are more, every second one goes."""
@@ -62,6 +62,8 @@ class Story:
         """The stage that was begun last."""
         self.trainings: dict[str, Curve] = {}
         """Loss by epoch of the latest trainings, by stage and what is trained."""
+        self.parts: dict[str, Curve] = {}
+        """Loss by percent of the training, of trainings whose steps are counted, by name."""
         self.entropies: dict[str, Curve] = {}
         """Entropy of the decisions by epoch, by cell."""
         self.skip_shares: dict[str, Curve] = {}
@@ -93,7 +95,9 @@ class Story:
             self._turn(event)
         elif kind == "epoch":
             self._train(event)
-        elif kind == "diagnostics":
+        elif kind == "part":
+            self._advance(event)
+        if "cells" in event:
             self._diagnose(event)
 
     def add_evaluation(self, result: Json) -> None:
@@ -126,6 +130,13 @@ class Story:
             if len(self.trainings) > MOST_TRAININGS:
                 del self.trainings[next(iter(self.trainings))]
         self.trainings[name].add(epoch + 1, loss)
+
+    def _advance(self, event: Mapping[str, Json]) -> None:
+        percent, loss, name = _number(event.get("percent")), _number(event.get("loss")), event.get("training")
+        if percent is not None and loss is not None and isinstance(name, str):
+            self.parts.setdefault(name, Curve()).add(percent, loss)
+            if len(self.parts) > MOST_TRAININGS:
+                del self.parts[next(iter(self.parts))]
 
     def _diagnose(self, event: Mapping[str, Json]) -> None:
         epoch, cells = _number(event.get("epoch")), event.get("cells")

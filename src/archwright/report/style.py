@@ -43,6 +43,7 @@ a { color: var(--accent); } .drawing { border-radius: 6px; margin: 0; overflow-x
 .beside { fill: var(--card); stroke: var(--s1); stroke-width: 2.5; }
 .limit { stroke: var(--s1); stroke-width: 1.5; stroke-dasharray: 2 4; }
 .front { fill: none; stroke: var(--soft); stroke-width: 1.5; stroke-dasharray: 4 3; }
+.behind { fill: none; stroke: var(--line); stroke-width: 1.2; }
 .line { fill: none; stroke-width: 2; } .s0 { stroke: var(--s0); fill: var(--s0); }
 .s1 { stroke: var(--s1); fill: var(--s1); }
 .s2 { stroke: var(--s2); fill: var(--s2); } .s3 { stroke: var(--s3); fill: var(--s3); }
@@ -56,6 +57,15 @@ p, li { overflow-wrap: anywhere; }
 .key { display: inline-block; width: .9rem; height: .9rem; border-radius: 3px; margin-right: .4rem; }
 .key.s0 { background: var(--s0); } .key.s1 { background: var(--s1); } .key.s2 { background: var(--s2); }
 .key.s3 { background: var(--s3); } .key.s4 { background: var(--s4); } .key.s5 { background: var(--s5); }
+.matrix td, .matrix th { padding: .15rem .4rem; text-align: right; border: 1px solid var(--line); min-width: 2rem; }
+.matrix { font-size: .85rem; font-variant-numeric: tabular-nums; } .matrix tbody th { text-align: left; }
+.matrix th span { display: inline-block; max-width: 7rem; overflow: hidden; text-overflow: ellipsis; }
+.hit { background: color-mix(in srgb, var(--good) calc(40% * var(--share)), transparent); }
+.miss { background: color-mix(in srgb, var(--s1) calc(45% * min(1, 3 * var(--share))), transparent); }
+.thumbs { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .9rem; }
+.thumb { margin: 0; font-size: .88rem; overflow-wrap: anywhere; } .thumb span { display: block; }
+.thumb img { width: 96px; height: 96px; object-fit: contain; image-rendering: pixelated; border-radius: 6px;
+  border: 1px solid var(--line); display: block; margin-bottom: .3rem; }
 .said { min-height: 1.4rem; margin: .1rem 0; color: var(--soft); font-size: .92rem; } summary { cursor: pointer; }
 @media print { body { background: #fff; } section { break-inside: avoid; border: 0; padding: 0; }
   pre { white-space: pre-wrap; } .bar { print-color-adjust: exact; } }

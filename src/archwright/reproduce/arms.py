@@ -20,7 +20,13 @@ Accuracies = dict[str, NDArray[np.float64]]
 
 
 def run_arms(
-    settings: Settings, folder: Path, arms: Sequence[str], seeds: int, shared: Json, work: Callable[[Json, Stop], Json]
+    settings: Settings,
+    folder: Path,
+    arms: Sequence[str],
+    seeds: int,
+    shared: Json,
+    work: Callable[[Json, Stop], Json],
+    what: str = "accuracies",
 ) -> Accuracies:
     """Accuracies of every arm, (seeds, limits); the first arm is whole before the others start, which build on it.
 
@@ -30,7 +36,8 @@ def run_arms(
         arms: their names.
         seeds: number of seeds of each arm.
         shared: payload of all items beside arm, seed and folder.
-        work: of an item; returns ``accuracies``.
+        work: of an item; returns ``what``, and maybe more.
+        what: of its result is wanted, a number a limit.
     """
     own = {"folder": str(folder), **shared}
     payloads = {f"{arm} seed {seed}": {"arm": arm, "seed": seed, **own} for arm, seed in product(arms, range(seeds))}
@@ -40,7 +47,7 @@ def run_arms(
         done = sum(item.key in log.done for item in items)
         with settings.progress.task(f"{folder.name}: arms", len(items), done) as bar:
             found |= run_items(settings.executor, work, items, log, Stop(), bar)
-    rows = {arm: [found[f"{arm} seed {seed}"]["accuracies"] for seed in range(seeds)] for arm in arms}
+    rows = {arm: [found[f"{arm} seed {seed}"][what] for seed in range(seeds)] for arm in arms}
     return {arm: np.array(one, dtype=float) for arm, one in rows.items()}
 
 
@@ -65,3 +72,55 @@ def mean_gain(gains: NDArray[np.float64]) -> str:
     """The mean of ``gains`` (seeds,) with its standard error."""
     error = f" ± {gains.std(ddof=1) / np.sqrt(len(gains)):.2f}" if len(gains) > 1 else ""
     return f"{gains.mean():+.2f}{error}"
+
+
+def arm_rows(name: str, accuracies: Accuracies) -> list[Row]:
+    """A row an arm and limit, and one of the mean over the limits.
+
+    Args:
+        name: of the data set.
+        accuracies: by arm, (seeds, limits), in percent.
+    """
+    rows = []
+    for arm, values in accuracies.items():
+        rows += [*limit_rows(name, arm, values), row_of(f"{arm} {name} mean", values.mean(1))]
+    return rows
+
+
+def standing(name: str, ours: str, limits: Sequence[float], accuracies: Accuracies) -> list[str]:
+    """How one arm stands beside each other one: the mean difference and its standard error, and where it is worse.
+
+    Args:
+        name: of the data set.
+        ours: the arm.
+        limits: in milliseconds.
+        accuracies: by arm, (seeds, limits), in percent; NaN where nothing of an arm keeps the limit.
+    """
+    notes = []
+    for arm, values in accuracies.items():
+        kept = ~np.isnan(values).any(0)
+        if arm == ours or not kept.any():
+            continue
+        gain = mean_gain((accuracies[ours] - values)[:, kept].mean(1))
+        where = "the limits" if kept.all() else "those of the limits that it keeps"
+        notes.append(f"{name}: {ours} is {gain} points beside {arm}, mean over {where}")
+        notes += below(name, ours, arm, limits, accuracies[ours] - values)
+    return notes
+
+
+def below(name: str, ours: str, arm: str, limits: Sequence[float], gains: NDArray[np.float64]) -> list[str]:
+    """Where an arm is worse than another by more than the standard error, limit by limit.
+
+    Args:
+        name: of the data set.
+        ours: name of the arm.
+        arm: name of the other.
+        limits: in milliseconds.
+        gains: of the first over the other, (seeds, limits), in points; NaN where nothing of that keeps the limit.
+    """
+    found = []
+    for limit, own in zip(limits, gains.T, strict=True):
+        error = own.std(ddof=1) / np.sqrt(len(own)) if len(own) > 1 else 0.0
+        if own.mean() < -error:
+            found.append(f"{name}: {ours} is BELOW {arm} within {limit:.3g} ms: {mean_gain(own)} points")
+    return found

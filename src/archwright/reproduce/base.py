@@ -36,6 +36,7 @@ _STUDIES7 = "archwright.reproduce.thesis7_studies"
 reproductions = Registry(
     "reproduction",
     Entry("binas-2", "archwright.reproduce.binas:binas_2", "rank correlations of the BINAS predictor and its parts"),
+    Entry("binas-4", "archwright.reproduce.binas:binas_4", "sizes of the published HardCoRe and BINAS networks"),
     Entry(
         "binas-compare",
         "archwright.reproduce.binas_compare:binas_compare",
@@ -49,9 +50,24 @@ reproductions = Registry(
         "archwright.reproduce.binas_pretrained:binas_pretrained",
         "BINAS from pretrained weights beside fixed resolutions, frozen features, scratch (--only photos, cifar)",
     ),
+    Entry(
+        "binas-rounds",
+        "archwright.reproduce.binas_rounds:binas_rounds",
+        "measuring in rounds beside one pool, evolution and chance (--only nb201-latency, nb201-params, nb101-params)",
+    ),
+    Entry(
+        "binas-precision",
+        "archwright.reproduce.binas_precision:binas_precision",
+        "BINAS with and without int8 beside whole networks in float and int8 (--only photos, cifar)",
+    ),
     Entry("conas-1", "archwright.reproduce.conas:conas_1", "CoNAS in the DARTS space: free cell and two inputs a node"),
     Entry("conas-2", "archwright.reproduce.conas:conas_2", "CoNAS and RSPS on NAS-Bench-201, one supernet"),
     Entry("conas-6", "archwright.reproduce.conas:conas_6", "how far CoNAS' solution moves with lambda"),
+    Entry(
+        "own-network",
+        "archwright.reproduce.own_network:own_network",
+        "exact limits in an own network beside evolution, random, the network as written (--only digits, cifar32)",
+    ),
     Entry("proxies-201", "archwright.reproduce.proxies:proxies_201", "all training-free scores on NAS-Bench-201"),
     Entry("proxies-darts", "archwright.reproduce.proxies:proxies_darts", "all training-free scores on 500 DARTS cells"),
     Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
@@ -71,8 +87,17 @@ reproductions = Registry(
         "archwright.reproduce.rarts:rarts_collapse",
         "when DARTS collapses: skips by images",
     ),
-    Entry("rarts-5", "archwright.reproduce.rarts_width:rarts_5", "ResNet-20 with 40 and 60 % of its channels removed"),
-    Entry("rarts-6", "archwright.reproduce.rarts_width:rarts_6", "MobileNetV2 with 40 and 60 % of its channels gone"),
+    Entry(
+        "rarts-5", "archwright.reproduce.rarts_width:rarts_5", "ResNet-20 with the work of 40 and 60 % fewer channels"
+    ),
+    Entry(
+        "rarts-6", "archwright.reproduce.rarts_width:rarts_6", "MobileNetV2 with a learned share of its channels gone"
+    ),
+    Entry(
+        "thin",
+        "archwright.reproduce.thin:thin",
+        "thinning networks that have learned: scores, uniform widths, a smaller size (--only photos4, photos6, cifar)",
+    ),
     Entry("thesis-7.3", f"{_THESIS7}:table_7_3", "HNAS and baselines on NAS-Bench-201, test accuracy"),
     Entry(
         "thesis-7.5", f"{_THESIS7}:table_7_5", "training-free metrics against NAS-Bench-201 accuracies, four scenarios"
@@ -84,6 +109,11 @@ reproductions = Registry(
         "NASI and training-free baselines on NAS-Bench-201",
     ),
     Entry("thesis-6.2", f"{_DARTS6}:table_6_2", "NASI in the DARTS space, end to end, beside random cells"),
+    Entry(
+        "thesis-darts-searches",
+        "archwright.reproduce.darts_searches:darts_searches",
+        "NASI's and HNAS' scores as searches on 500 DARTS cells with real accuracies",
+    ),
     Entry("thesis-6.4", f"{_SHOT1}:table_6_4", "NASI with random labels and random images"),
     Entry("thesis-6.6", f"{_SHOT1}:table_6_6", "NASI on NAS-Bench-1Shot1 by the width of its supernet"),
     Entry("thesis-6.8", f"{_SHOT1}:table_6_8", "NASI on NAS-Bench-1Shot1 by its batch"),
@@ -245,8 +275,12 @@ def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
     return declare
 
 
-SEVERAL = ("binas-compare", "binas-pretrained")
+SEVERAL = ("binas-compare", "binas-precision", "binas-pretrained", "binas-rounds", "own-network", "thin")
 """Reproductions of several data sets."""
+
+
+SAMPLED = ("proxies-201", "proxies-darts", "thesis-darts-searches")
+"""Reproductions that can look at some of a table's architectures only."""
 
 
 def reproduce(name: str, settings: Settings) -> dict[str, Json]:
@@ -261,8 +295,8 @@ def reproduce(name: str, settings: Settings) -> dict[str, Json]:
     study: Study = reproductions.get(name)
     if settings.only is not None and name not in SEVERAL:
         raise InputError(f"--only with a reproduction of several data sets ({', '.join(SEVERAL)})", name)
-    if settings.architectures is not None and name not in ("proxies-201", "proxies-darts"):
-        raise InputError("--architectures with proxies-201 or proxies-darts", name)
+    if settings.architectures is not None and name not in SAMPLED:
+        raise InputError(f"--architectures with {', '.join(SAMPLED)}", name)
     DECLARED.get(study, Needs()).check(settings)
     begin = time.perf_counter()
     with raise_on_signals("what is finished is kept, and the same command goes on"), settings.executor:

@@ -13,6 +13,8 @@ seeds.
 - plain: the plain network of three convolutions, trained for all of the time, at the limits that it keeps;
 - plain4: the same with four convolutions (16, 32, 64, 64 channels, the first and the third with stride 2).
 
+``fashion2`` and ``fashion20`` are a third and more than three times of the time on Fashion-MNIST, for fewer arms.
+
 Every arm of every seed is kept when it is finished, with each of its networks, and the command goes on from there.
 """
 
@@ -24,7 +26,6 @@ from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,8 +38,8 @@ from archwright.errors import InfeasibleError, unknown_name
 from archwright.methods.binas import Binas
 from archwright.methods.binas.thin import Spending, Thin
 from archwright.proxies.modules import count_macs
-from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, row_of, run_arms
-from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.reproduce.arms import Accuracies, arm_rows, run_arms, standing
+from archwright.reproduce.base import Outcome, Settings, needs
 from archwright.reproduce.searches import finished
 from archwright.runs.files import Json
 from archwright.runs.progress import Progress
@@ -69,13 +70,25 @@ FOUR = ((16, 2), (32, 1), (64, 2), (64, 1))
 
 @dataclass(frozen=True)
 class Bench:
-    """Images to compare on, the seconds of training that every arm has, and limits in milliseconds, if not chosen."""
+    """Images to compare on, and what all arms have.
+
+    Attributes:
+        name: of the comparison.
+        data: images.
+        image_size: of them, in pixels a side.
+        seconds: of training that every arm has.
+        limits: in milliseconds, if not chosen.
+        arms: that are compared.
+        usual: whether it is among those that are run without ``--only``.
+    """
 
     name: str
     data: str
     image_size: int
     seconds: float
     limits: tuple[float, ...] = ()
+    arms: tuple[str, ...] = ARMS
+    usual: bool = True
 
 
 def benches() -> dict[str, Bench]:
@@ -83,6 +96,10 @@ def benches() -> dict[str, Bench]:
     found = [Bench("digits", "digits", 8, 60.0)]
     if DEBIAN_FASHION.is_dir():
         found.append(Bench("fashion", "fashion-mnist", 28, 290.0, (0.2, 0.35)))
+        found += [
+            Bench(f"fashion{n}", "fashion-mnist", 28, 290.0 * n / 6, (0.2, 0.35), ("BINAS", "control", "plain4"), False)
+            for n in (2, 20)
+        ]
     path = shared_data("cifar10_10k2k.npz")
     if path is not None:
         found += [Bench("cifar16", f"npz:{path}", 16, 100.0), Bench("cifar32", f"npz:{path}", 32, 600.0)]
@@ -119,29 +136,17 @@ def binas_compare(settings: Settings) -> Outcome:
         raise unknown_name("data", settings.only, known)
     seeds = settings.seeds or DEFAULT_SEEDS
     rows, notes = [], []
-    for bench in known.values() if settings.only is None else [known[settings.only]]:
+    usual = [bench for bench in known.values() if bench.usual]
+    for bench in usual if settings.only is None else [known[settings.only]]:
         folder = settings.folder / bench.name
         plan_run = prepared(folder / "plan", bench)
         known_ms = Run.open(plan_run).items("milliseconds").done
         limits = known_ms["limits"]
         shared = {**asdict(bench), "limits": limits, "plain_ms": known_ms}
-        accuracies = run_arms(settings, folder, ARMS, seeds, shared, run_arm)
-        rows += bench_rows(bench.name, accuracies)
+        accuracies = run_arms(settings, folder, bench.arms, seeds, shared, run_arm)
+        rows += arm_rows(bench.name, accuracies)
         notes += bench_notes(bench, limits, accuracies)
     return Outcome(f"{seeds} seeds, one thread", rows, notes)
-
-
-def bench_rows(name: str, accuracies: Accuracies) -> list[Row]:
-    """A row an arm and limit, and one of the mean over the limits.
-
-    Args:
-        name: of the data set.
-        accuracies: by arm, (seeds, limits), in percent.
-    """
-    rows = []
-    for arm, values in accuracies.items():
-        rows += [*limit_rows(name, arm, values), row_of(f"{arm} {name} mean", values.mean(1))]
-    return rows
 
 
 def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> list[str]:
@@ -153,25 +158,20 @@ def bench_notes(bench: Bench, limits: list[float], accuracies: Accuracies) -> li
         accuracies: by arm, (seeds, limits), in percent; NaN where nothing of the arm keeps the limit.
     """
     shown = ", ".join(f"{limit:.3g} ms" for limit in limits)
-    notes = [f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"]
-    for arm, values in accuracies.items():
-        kept = ~np.isnan(values).any(0)
-        if arm == "BINAS" or not kept.any():
-            continue
-        gain = mean_gain((accuracies["BINAS"] - values)[:, kept].mean(1))
-        where = "the limits" if kept.all() else "those of the limits that it keeps"
-        notes.append(f"{bench.name}: BINAS is {gain} points beside {arm}, mean over {where}")
-    return notes
+    said = f"{bench.name}: {bench.seconds:g} s of training an arm and seed; limits {shown}"
+    return [said, *standing(bench.name, "BINAS", limits, accuracies)]
 
 
 # --- what all arms share ----------------------------------------------------------------------------------------------
 
 
 def prepared(folder: Path, bench: Bench) -> Path:
-    """The ``folder`` of a run with the tables of ``bench`` and the shares of its seconds; measured once."""
+    """The ``folder`` of a run with the tables of ``bench``, of PyTorch as it is, and the shares of its seconds."""
     values = {"method": "binas", "space": "compact", "data": bench.data, "image_size": bench.image_size, "threads": 1}
     limited = {"limits": {"latency_ms": list(bench.limits)}} if bench.limits else {}
-    configuration = Configuration(**values, **limited, minutes=bench.seconds / 50, options={"verify": False})
+    configuration = Configuration(
+        **values, **limited, minutes=bench.seconds / 50, options={"verify": False, "backend": "eager"}
+    )
     exists = (folder / "run.json").exists()
     device = Device.choose("cpu", 1)
     run = Run.open(folder) if exists else Run.create(folder, configuration.model_dump(), device.describe())
@@ -261,8 +261,8 @@ def _search(folder: Path, payload: Json) -> Answer:
             "plan_from": str(Path(payload["folder"]) / "plan"),
             "minutes_of": "processor",
             "verify": False,
-            "beside": False,
         },
+        beside=False,
     )
 
 

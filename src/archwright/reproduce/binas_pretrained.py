@@ -20,17 +20,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from archwright.costs.clock import MARGIN
+from archwright.costs.places import Place
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InputError, unknown_name
 from archwright.export import has_onnx
 from archwright.methods.binas import Binas
-from archwright.methods.binas.around import MOST_PATIENCE, Around, preferred
+from archwright.methods.binas.around import CLEARLY, MOST_PATIENCE, Around
 from archwright.pretrained import DEFAULT
 from archwright.reproduce.arms import Accuracies, limit_rows, mean_gain, run_arms
 from archwright.reproduce.base import Outcome, Settings, needs
@@ -46,7 +48,7 @@ from archwright.search.context import Context
 from archwright.search.engine import reopened
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.method import Method
-from archwright.search.trained import networks_of
+from archwright.search.trained import networks_of, slowest_as_good
 from archwright.tables.locate import shared_data
 from archwright.training import train
 
@@ -133,13 +135,14 @@ def written(name: str, folder: Path) -> str:
     return f"npz:{path}"
 
 
-def configured(data: str, seed: int, limits: list[float]) -> Configuration:
+def configured(data: str, seed: int, limits: list[float], **settings: Any) -> Configuration:
     """The search of one seed; what is timed is the table, once for all.
 
     Args:
         data: reference to the images.
         seed: of the search.
         limits: in milliseconds; empty for none.
+        settings: further ones of the search.
     """
     backend = "onnxruntime" if has_onnx() else "eager"
     return Configuration(
@@ -150,6 +153,7 @@ def configured(data: str, seed: int, limits: list[float]) -> Configuration:
         threads=1,
         limits={"latency_ms": limits} if limits else {},
         options={"pretrained": DEFAULT, "backend": backend, "verify": False},
+        **settings,
     )
 
 
@@ -178,7 +182,7 @@ def prepared(folder: Path, data: str, seconds: float) -> list[float]:
     return limits
 
 
-def whole_ms(strategy: Around, size: int) -> float:
+def whole_ms(strategy: Around, size: Place) -> float:
     """Milliseconds of the whole network at ``size`` pixels a side, by the table of ``strategy``."""
     return strategy.whole_costs(size)["latency_ms"]
 
@@ -210,16 +214,17 @@ def run_arm(payload: Json, stop: Stop) -> Json:
     return {"accuracies": Others(ours, payload["limits"], log, stop).run(arm)}
 
 
-def searched(folder: Path, planned: Path, payload: Json) -> Answer:
+def searched(folder: Path, planned: Path, payload: Json, **further: Any) -> Answer:
     """The search of a seed, with the table and the counted steps of all seeds.
 
     Args:
         folder: of its run.
         planned: folder of the run that has the table and the counted steps.
         payload: ``data``, ``seed`` and ``limits`` in milliseconds.
+        further: settings of the search.
     """
-    asked = configured(payload["data"], payload["seed"], payload["limits"])
-    settings = asked.model_dump(include={"data", "seed", "threads", "limits"})
+    asked = configured(payload["data"], payload["seed"], payload["limits"], **further)
+    settings = asked.model_dump(include={"data", "seed", "threads", "limits", *further})
     return finished(folder, "binas", **settings, options={**asked.options, "plan_from": str(planned)})
 
 
@@ -272,7 +277,8 @@ class Others:
         for limit in self.limits:
             fits = [size for size in sizes if milliseconds[size] <= limit]
             validated, tested = ([made[size][part] for size in fits] for part in (0, 1))
-            found.append(tested[preferred(validated, [milliseconds[size] for size in fits], images)] if fits else None)
+            latencies = [milliseconds[size] for size in fits]
+            found.append(tested[slowest_as_good(validated, latencies, images, CLEARLY)] if fits else None)
         return found
 
     def seconds(self) -> float:
@@ -281,11 +287,11 @@ class Others:
         tuned = [plan.step_ms[one.image_size] for name, one in trained.items() if name.startswith("tuned-")]
         return (plan.trunk_steps * plan.step_ms[plan.trunk_size] + plan.tuned_steps * sum(tuned)) / 1000
 
-    def frozen(self, size: int) -> tuple[float, float]:
+    def frozen(self, size: Place) -> tuple[float, float]:
         """Validation and test accuracy of the floor at one size."""
         return self._kept(f"frozen {size}", size, 0)
 
-    def tuned(self, size: int, sizes: int) -> tuple[float, float]:
+    def tuned(self, size: Place, sizes: int) -> tuple[float, float]:
         """Validation and test accuracy, in percent, of the whole network, fine-tuned for its share of the seconds.
 
         Args:
@@ -295,7 +301,7 @@ class Others:
         steps = max(1, round(1000 * self.seconds() / sizes / self.ours.steps.step_ms[size]))
         return self._kept(f"tuned {size} for {steps}", size, steps)
 
-    def _kept(self, key: str, size: int, steps: int) -> tuple[float, float]:
+    def _kept(self, key: str, size: Place, steps: int) -> tuple[float, float]:
         if key not in self.log.done:
             trainer, context = self.ours.trainer, self.ours.context
             network, device = trainer.load(f"floor-{size}"), context.device.name

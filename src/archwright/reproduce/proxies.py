@@ -319,17 +319,32 @@ def darts_predictions(
         accuracy: (A,), by which HNAS' trade-off is chosen.
         seed: number of the draw.
     """
-    costs = [cost_cells(pair, Scale(16, 8)) for pair in cells]
-    values = np.array([[cost.params, cost.macs] for cost in costs], dtype=np.float64)
-    counted = Scores(("params", "macs"), np.array([1, 1]), values, np.zeros_like(values))
-    deep = ScoreRequest(metrics=DARTS_METRICS, data=settings.images(), seed=seed, **DARTS_FIELDS)  # type: ignore[arg-type]
-    scores = beside([pair_scores(settings, cells, deep), counted])
+    counted, scores = counted_scores(cells), darts_scores(settings, cells, seed)
     found = predictions(scores)
     for metric in ("trace", "grad"):
         found[f"HNAS {metric}, both terms"] = best_trade_off(scores, metric, accuracy)
     single = ScoreRequest(metrics=ONE_CELL_METRICS, data=settings.images(), seed=seed, **ONE_CELL)  # type: ignore[arg-type]
     of_one = predictions(beside([pair_scores(settings, cells, single), counted]))
     return found | {f"{metric}, one cell": of_one[metric] for metric in of_one if metric not in counted.metrics}
+
+
+def counted_scores(cells: list[CellPair]) -> Scores:
+    """Parameters and multiply-accumulates of cells at 16 channels and 8 cells."""
+    costs = [cost_cells(pair, Scale(16, 8)) for pair in cells]
+    values = np.array([[cost.params, cost.macs] for cost in costs], dtype=np.float64)
+    return Scores(("params", "macs"), np.array([1, 1]), values, np.zeros_like(values))
+
+
+def darts_scores(settings: Settings, cells: list[CellPair], seed: int) -> Scores:
+    """All metrics of cells in one draw, with their counts; cached.
+
+    Args:
+        settings: images, cache, executor and progress.
+        cells: A of them.
+        seed: number of the draw.
+    """
+    deep = ScoreRequest(metrics=DARTS_METRICS, data=settings.images(), seed=seed, **DARTS_FIELDS)  # type: ignore[arg-type]
+    return beside([pair_scores(settings, cells, deep), counted_scores(cells)])
 
 
 def best_trade_off(scores: Scores, metric: str, accuracy: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
 from archwright.analysis.robustness import attack_and_defend, require_toolbox
@@ -307,6 +308,7 @@ def table_5_6(settings: Settings) -> Outcome:
     """Estimated (inherited weights) against true test errors of ensembles out of ten random architectures."""
     seeds = settings.seeds or 1
     values: dict[tuple[int, str], list[float]] = {}
+    halves: dict[str, list[float]] = {}
     for seed in range(seeds):
         kept = Kept(settings, seed)
         method = kept.method(sampler="uniform")
@@ -318,11 +320,14 @@ def table_5_6(settings: Settings) -> Outcome:
         for size in ESTIMATED_SIZES:
             groups = list(itertools.combinations(range(len(pool)), size))
             pairs = [
-                [ensemble_error([part[i] for i in g], inherited.labels) for g in groups] for part in (estimated, true)
+                [measure([part[i] for i in g], inherited.labels) for g in groups]
+                for measure, part in ((mean_loss, estimated), (ensemble_error, true))
             ]
             for name, value in zip(("Spearman", "Pearson", "Agreement-30%"), _agreement(*pairs), strict=True):
                 values.setdefault((size, name), []).append(value)
-    rows = []
+        for name, measure in (("cross entropy", mean_loss), ("right or wrong", ensemble_error)):
+            halves.setdefault(name, []).append(_reliability(estimated, inherited.labels, measure))
+    rows = [Row.of(f"halves of the images agree, {name}", "correlation", None, found) for name, found in halves.items()]
     for (size, name), found in values.items():
         place = ("Spearman", "Pearson", "Agreement-30%").index(name)
         paper = TABLE_5_6[size][place] if size in TABLE_5_6 else None
@@ -330,9 +335,18 @@ def table_5_6(settings: Settings) -> Outcome:
     notes = [
         settings.images_note(),
         NOTE_PAPER,
-        f"all ensembles out of {ESTIMATED} architectures; errors on test images",
+        f"all ensembles out of {ESTIMATED} architectures: estimated cross entropy against true error, test images",
+        "halves agree: Spearman of the architectures' estimates on two halves of the images; a low one is noise",
     ]
     return Outcome(scale_text(seeds), rows, notes)
+
+
+def _reliability(
+    estimated: Sequence[Floats], labels: NDArray[np.int64], measure: Callable[[Sequence[Floats], Any], float]
+) -> float:
+    """Spearman of what ``measure`` says of each architecture on every other image and on the rest; 0 if constant."""
+    first, second = ([measure([one[half::2]], labels[half::2]) for one in estimated] for half in (0, 1))
+    return _agreement(first, second)[0]
 
 
 def _probabilities(model: Model, inherited: Inherited) -> Floats:

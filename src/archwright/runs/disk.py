@@ -71,6 +71,11 @@ def make_folder(folder: Path, new: bool = False) -> None:
         folder.mkdir(parents=True, exist_ok=not new)
 
 
+def make_own_folder(folder: Path) -> None:
+    """Make ``folder`` for this user alone; one that exists is an error."""
+    folder.mkdir(mode=0o700)
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder and all in it."""
     shutil.rmtree(folder)

@@ -99,16 +99,17 @@ def forget(path: Path) -> None:
         disk.sync_folder(path.parent)
 
 
-def save_figure(figure: Any, path: Path, dpi: int = 110) -> None:
+def save_figure(figure: Any, path: Path, dpi: int = 110, metadata: dict[str, str] | None = None) -> None:
     """Draw a matplotlib figure and write it, atomically, in the format that the name of ``path`` ends with.
 
     Args:
         figure: what is drawn.
         path: of the file.
         dpi: dots an inch.
+        metadata: what the file says of itself, by fields of its format.
     """
     drawn = io.BytesIO()
-    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi)
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi, metadata=metadata)
     write_atomic(path, drawn.getvalue())
 
 
@@ -265,10 +266,10 @@ class JsonLines:
     def __init__(self, path: Path, sealed: bool = False) -> None:
         self.path, self.sealed = path, sealed
 
-    def append(self, record: dict[str, Json]) -> None:
-        """Add one record; it is on disk when this returns. A torn line left by a failed write is cut off first."""
-        kept = {**record, "checksum": _checksum(record)} if self.sealed else record
-        line = (strict_json(kept) + "\n").encode()
+    def append(self, *records: dict[str, Json]) -> None:
+        """Add records; they are on disk when this returns. A torn line left by a failed write is cut off first."""
+        kept = [{**one, "checksum": _checksum(one)} if self.sealed else one for one in records]
+        line = "".join(f"{strict_json(one)}\n" for one in kept).encode()
         new = not self.path.exists()
         if new:
             disk.make_folder(self.path.parent)

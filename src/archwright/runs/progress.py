@@ -29,6 +29,32 @@ SECONDS_A_LINE = 30.0
 """Least time between two lines of a bar that is no terminal's."""
 
 
+FEWEST_UNITS, LEAST_SHARE = 4, 0.03
+"""Units, and the part of all, that must be done before the rest is known to a factor of two."""
+
+
+def seconds_left(done: float, left: float, seconds: float) -> float | None:
+    """How long the rest takes; None where that is not yet known to a factor of two.
+
+    Args:
+        done: units that this session did.
+        left: units to do.
+        seconds: that the session has worked.
+    """
+    if left <= 0 or done < FEWEST_UNITS or done < LEAST_SHARE * (done + left):
+        return None
+    return seconds / done * left
+
+
+def said_seconds(seconds: float) -> str:
+    """Seconds as a person says them: ``8 s``, ``12 min``, ``3.5 h``, ``2.1 days``."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
+
+
 class Progress:
     """The silent progress; :class:`TerminalProgress` shows it."""
 
@@ -70,7 +96,7 @@ class TerminalProgress(Progress):
     @contextmanager
     def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
         """Show a bar with elapsed and remaining time."""
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as RichProgress
 
         columns = [
@@ -79,15 +105,32 @@ class TerminalProgress(Progress):
             MofNCompleteColumn(),
             TextColumn("elapsed"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            TextColumn("{task.fields[left]}"),
             TextColumn("{task.fields[note]}"),
         ]
         if not self.console.is_terminal:
             yield _PlainBar(self, title, total, done)
             return
         with RichProgress(*columns, console=self.console, transient=True) as live:
-            yield _RichBar(live, live.add_task(title, total=total, completed=done, note=""))
+            yield _RichBar(live, live.add_task(title, total=total, completed=done, note="", left=""), total - done)
+
+
+class QuietProgress(TerminalProgress):
+    """Warnings on stderr, and nothing else."""
+
+    def say(self, text: str) -> None:
+        """Nothing: only warnings are shown."""
+        if text.startswith("Warning"):
+            super().say(text)
+
+    def warn(self, text: str) -> None:
+        """Print one line on stderr."""
+        super().say(text)
+
+    @contextmanager
+    def task(self, title: str, total: int, done: int = 0) -> Iterator[Bar]:
+        """Show no bar, whatever ``title`` and ``total`` are; ``done`` does not matter either."""
+        yield Bar()
 
 
 class _PlainBar(Bar):
@@ -103,8 +146,8 @@ class _PlainBar(Bar):
         now = time.monotonic()
         if now - self._said >= SECONDS_A_LINE:
             self._said = now
-            seconds = (now - self._begin) / max(1, self._done - self._start) * (self._total - self._done)
-            left = f", about {seconds / 60:.1f} min left" if self._done < self._total else ""
+            seconds = seconds_left(self._done - self._start, self._total - self._done, now - self._begin)
+            left = "" if seconds is None else f", about {said_seconds(seconds)} left"
             rest = f" ({self._note})" if self._note else ""
             self._progress.say(f"{self._title}: {self._done:,} of {self._total:,}{left}{rest}")
 
@@ -113,11 +156,15 @@ class _PlainBar(Bar):
 
 
 class _RichBar(Bar):
-    def __init__(self, live: Any, task: Any) -> None:
-        self._live, self._task = live, task
+    def __init__(self, live: Any, task: Any, units: int) -> None:
+        self._live, self._task, self._units = live, task, units
+        self._begin, self._done = time.monotonic(), 0
 
     def advance(self, count: int = 1) -> None:
         self._live.advance(self._task, count)
+        self._done += count
+        seconds = seconds_left(self._done, self._units - self._done, time.monotonic() - self._begin)
+        self._live.update(self._task, left="" if seconds is None else f"about {said_seconds(seconds)} left")
 
     def note(self, text: str) -> None:
         self._live.update(self._task, note=text)

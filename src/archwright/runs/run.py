@@ -30,7 +30,7 @@ from pathlib import Path
 from archwright.errors import InputError, RunError
 from archwright.log import logger
 from archwright.owncode import own_code
-from archwright.paths import check_plain_run, check_utf8, check_writable
+from archwright.paths import check_plain_run, check_utf8, check_writable, read_plain
 from archwright.runs import disk, lock
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import (
@@ -46,9 +46,11 @@ from archwright.runs.files import (
     read_json,
     read_sealed,
     reading,
+    write_atomic,
     write_json,
     write_sealed,
 )
+from archwright.runs.telling import happened
 from archwright.terminal import visible
 
 FORMAT = 1
@@ -58,6 +60,12 @@ RESULT = "artifacts/result.json"
 """The answer of a finished run."""
 
 _RECORDED = ("archwright", "torch", "numpy", "scipy", "scikit-learn", "optuna", "kornia")
+
+
+NOTE = "note.txt"
+"""In the run's folder: what somebody wrote about it."""
+LONGEST_NOTE = 10_000
+"""Characters of a note."""
 
 
 class ItemLog:
@@ -71,8 +79,12 @@ class ItemLog:
 
     def record(self, key: str, result: Json) -> None:
         """Keep the ``result`` of the item ``key``."""
-        self._lines.append({"key": key, "result": result})
-        self.done[key] = result
+        self.record_all([(key, result)])
+
+    def record_all(self, results: Sequence[tuple[str, Json]]) -> None:
+        """Keep several results by their keys: all are on disk when this returns."""
+        self._lines.append(*({"key": key, "result": result} for key, result in results))
+        self.done.update(results)
 
 
 class Run:
@@ -177,7 +189,7 @@ class Run:
         record = {"time": round(time.time(), 3), "kind": kind, **fields}
         self._events.append(record)
         if kind != "said" and logger.isEnabledFor(DEBUG):  # what was said is logged by the progress that said it
-            logger.debug("%s", visible(_happened(record)))
+            logger.debug("%s", visible(happened(record)))
         for listener in self.listeners:
             with own_code("a callback"):
                 listener(record)
@@ -349,6 +361,22 @@ class Run:
         with self.locked():
             disk.remove_folder(self.folder)
 
+    @property
+    def note(self) -> str:
+        """What somebody wrote about the run; empty where nobody did."""
+        path = self.folder / NOTE
+        return read_plain(path).decode(errors="replace")[:LONGEST_NOTE] if path.is_file() else ""
+
+    def write_note(self, text: str) -> None:
+        """Keep ``text`` as the note of the run, also while a process works on it; an empty one removes it."""
+        text = text.strip()
+        if len(text) > LONGEST_NOTE:
+            raise InputError(f"a note of at most {LONGEST_NOTE:,} characters", f"{len(text):,}")
+        if text:
+            write_atomic(self.folder / NOTE, f"{text}\n".encode(errors="backslashreplace"))
+        else:
+            disk.remove(self.folder / NOTE)
+
     def on_epoch(self, stage: str, **which: Json) -> Callable[[int, Mapping[str, Json]], None]:
         """For a training loop: a function of the epoch's number (from 0) and metrics that records an event ``epoch``.
 
@@ -359,6 +387,14 @@ class Run:
 
         def record(epoch: int, metrics: Mapping[str, Json]) -> None:
             self.event("epoch", stage=stage, **which, epoch=epoch, **metrics)
+
+        return record
+
+    def on_part(self, training: str) -> Callable[[float, Mapping[str, Json]], None]:
+        """For a training of counted steps, called ``training``: a function of the percent done and the metrics."""
+
+        def record(percent: float, metrics: Mapping[str, Json]) -> None:
+            self.event("part", training=training, percent=round(percent, 2), **metrics)
 
         return record
 
@@ -453,20 +489,6 @@ def _checked_event(event: dict[str, Json], number: int, path: Path) -> dict[str,
     return event
 
 
-def told(event: Mapping[str, Json]) -> str:
-    """An event as one line for people: its time of day and what happened."""
-    clock = time.strftime("%H:%M:%S", time.localtime(event["time"]))
-    if event["kind"] == "said":
-        return f"{clock}  {event.get('text', '')}"
-    return f"{clock}  {_happened(event)}"
-
-
-def _happened(event: Mapping[str, Json]) -> str:
-    """An event's kind and fields."""
-    rest = ", ".join(f"{key} {value}" for key, value in event.items() if key not in ("time", "kind"))
-    return f"{event['kind']}  {rest}".rstrip()
-
-
 def _version(package: str) -> str:
     try:
         return importlib.metadata.version(package)
@@ -547,5 +569,4 @@ __all__ = [
     "runs_root",
     "status_of",
     "survey_runs",
-    "told",
 ]

@@ -56,10 +56,12 @@ class Candidate(StageResult):
         validation_accuracy: what answers are compared by.
         search_accuracy: what the search saw of it, on ``search_accuracy_on``.
         predicted_accuracy: by the method's predictor.
+        objectives: values of several objectives by name, where a search was asked for their front.
         limits: that it was asked to meet.
         latency_ms: measured where it was timed here, else by the table.
         predicted_latency_ms: by the table.
         measured_latency_ms: where it was timed here.
+        precision: that it is computed in: fp32 or int8, where that was searched.
         memory_bytes: weights and activations of one image.
         image_size: pixels a side of the images that it sees, where networks of one answer differ in it.
         scale: of its network.
@@ -67,6 +69,7 @@ class Candidate(StageResult):
         model: file of the trained network (of an ensemble, its folder), relative to the run; ``onnx`` the same as ONNX.
         tests: accuracy on other data sets, by name.
         topology: width and depth of its cells.
+        reason: why it was taken, in a sentence, where another one was more accurate on validation.
         details: what only this method knows of it.
     """
 
@@ -80,12 +83,14 @@ class Candidate(StageResult):
     search_accuracy: float | None = None
     search_accuracy_on: str | None = None
     predicted_accuracy: float | None = None
+    objectives: dict[str, float] | None = None
     limits: dict[str, float] | None = None
     params: int | None = None
     macs: int | None = None
     latency_ms: float | None = None
     predicted_latency_ms: float | None = None
     measured_latency_ms: Spread | None = None
+    precision: str | None = None
     memory_bytes: int | None = None
     image_size: int | None = None
     scale: dict[str, Any] | None = None
@@ -94,6 +99,7 @@ class Candidate(StageResult):
     onnx: str | None = None
     tests: dict[str, float] | None = None
     topology: dict[str, Any] | None = None
+    reason: str | None = None
     details: dict[str, Any] | None = None
 
     _folder: Path | None = PrivateAttr(None)
@@ -132,10 +138,10 @@ class Candidate(StageResult):
         return found
 
     def export(self, path: Path | str, overwrite: bool = False) -> float:
-        """Write the trained network as ONNX; gives the largest difference of a probability from PyTorch's.
+        """Write the trained network as a file; gives the largest difference of a probability from PyTorch's.
 
         Args:
-            path: of the file.
+            path: of the file; its ending says the format: ``.onnx``, ``.xml`` (OpenVINO), ``.pt2``, ``.torchscript``.
             overwrite: whether another file than one that this wrote may be replaced.
         """
         return self.load().export(path, overwrite)
@@ -228,6 +234,7 @@ class Found(StageResult):
         best: the answer; of several models the one of highest validation accuracy.
         front: undominated networks, cheapest first, where the method has a front.
         models: one answer a limit, by rising limit.
+        before: the network that was given, as it came, where one is thinned.
         members: of an ensemble; ``ensemble`` what they do alone and together.
         beside: simple things, by name.
         evaluations: how many networks (or rows of measurements) the search looked at.
@@ -246,6 +253,7 @@ class Found(StageResult):
     best: Candidate
     front: list[Candidate] = Field(default_factory=list)
     models: list[Candidate] = Field(default_factory=list)
+    before: Candidate | None = None
     members: list[Candidate] = Field(default_factory=list)
     ensemble: EnsembleErrors | None = None
     beside: dict[str, Beside] = Field(default_factory=dict)
@@ -288,16 +296,27 @@ class Answer(Found):
 
     def model_post_init(self, _context: Any) -> None:
         """Candidates find their files in the run."""
-        for one in (self.best, *self.models, *self.members):
+        for one in self.candidates:
             one._folder = self.folder
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Every network of the answer that has files."""
+        return (self.best, *self.models, *self.members, *([self.before] if self.before else []))
 
     def front_frame(self) -> pd.DataFrame:
         """The front as a data frame, one row a network; needs pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise missing_extra("pandas", "frames", "data frames") from error
-        return pd.DataFrame([one.model_dump(exclude_none=True) for one in self.front])
+        return _frame(self.front)
+
+    def models_frame(self) -> pd.DataFrame:
+        """The trained models as a data frame, one row a limit, or the one answer; needs pandas."""
+        return _frame(self.models or [self.best])
+
+    def tried_frame(self) -> pd.DataFrame:
+        """Every network that the search tried as a data frame, the best first; needs pandas."""
+        from archwright.search.tried import read_tried
+
+        return _frame(read_tried(self.folder))
 
     def to_json(self) -> dict[str, Json]:
         """What scripts rely on: strict JSON without unknown fields."""
@@ -305,7 +324,7 @@ class Answer(Found):
         for name in set(Found.model_fields) - {"best", "front", "evaluations"}:
             if not found.get(name):
                 found.pop(name, None)
-        first = ("format", "method", "space", "data", "seed", "best", "models", "members", "front", "beside")
+        first = ("format", "method", "space", "data", "seed", "before", "best", "models", "members", "front", "beside")
         ordered = {name: found[name] for name in first if name in found}
         return {**ordered, **found, "data": self.data}
 
@@ -326,10 +345,19 @@ class Answer(Found):
             answer = cls(**{**values, "run": str(folder)})
         except (ValidationError, LookupError, TypeError, ValueError) as error:
             raise RunError(f"expected the answer of a search in {path}, got a damaged or altered file.") from error
-        for one in (answer.best, *answer.models, *answer.members):
+        for one in answer.candidates:
             for name in filter(None, (one.model, one.onnx)):
                 inside(folder, name)
         return answer
+
+
+def _frame(candidates: Sequence[Candidate]) -> pd.DataFrame:
+    """One row a candidate, with what is known of it."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise missing_extra("pandas", "frames", "data frames") from error
+    return pd.DataFrame([one.model_dump(exclude_none=True) for one in candidates])
 
 
 def from_first_form(values: dict[str, Json]) -> dict[str, Json]:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from archwright.data import Batches, Endless, ImageData, Steps
 from archwright.data.augmentation import Augment
@@ -25,6 +26,7 @@ from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
+from archwright.runs.values import StageResult
 from archwright.search.answer import Beside, Candidate
 from archwright.search.budget import ByTheClock
 from archwright.training import Accuracy, Recipe, evaluate, train
@@ -35,6 +37,8 @@ MOST_IMAGES = 5000
 """Training images that the classifiers on pixels learn from; more are thinned out evenly."""
 IMAGES_A_SECOND, FEWEST_IMAGES = 150, 500
 """Of them, where all simple things together have so many seconds, and the fewest of them."""
+PATIENCE = 4.0
+"""Seconds of a classifier on pixels within which all its penalties are tried in any case."""
 LEAST_SECONDS = 1.0
 """Seconds that must be left for the plain network, where these are counted; else it is not trained."""
 MOST_NUMBERS = 6_000_000
@@ -46,6 +50,12 @@ PENALTIES: Mapping[str, tuple[float, ...]] = {LOGISTIC: (0.01, 1.0), SVM: (1.0, 
 PLAIN_WIDTHS = (32, 64, 128)
 LARGE_IMAGE = 48
 """From this size on the plain network's first convolution has a stride, too."""
+
+
+FEW_BESIDE = 1000
+"""Training images that classifiers on pixels learn from where no seconds are given: a matter of a second or two."""
+SHARE = 0.1
+"""Of a training's multiply-accumulates that the plain network beside it may take."""
 
 
 class PlainNetwork(nn.Module):
@@ -111,26 +121,54 @@ class PlainTraining:
         return ByTheClock(self.log, PLAIN, max(0.1, self.seconds - taken), 100)
 
 
+class BesideResult(StageResult):
+    """Simple things, by name."""
+
+    found: dict[str, Beside]
+
+
 def simple_things(
-    data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None
+    data: ImageData, plain: PlainTraining, on_step: Callable[[], None] = lambda: None, most: int = MOST_IMAGES
 ) -> dict[str, dict[str, Json]]:
     """By name: ``accuracy`` on the test part with its interval, ``accuracy_on``, and ``validation_accuracy``.
 
     Args:
         data: images in three parts.
-        plain: how the plain network is trained.
+        plain: how the plain network is trained; one without steps and seconds is left out.
         on_step: called after each step of that training.
+        most: training images that classifiers on pixels learn from.
     """
-    begin, most = time.perf_counter(), MOST_IMAGES
+    begin = time.perf_counter()
     if plain.seconds is not None:
         most = int(np.clip(IMAGES_A_SECOND * plain.seconds, FEWEST_IMAGES, MOST_IMAGES))
-    found = {CHANCE: guess(data), LOGISTIC: fit_pixels(data, LOGISTIC, most)}
+    found = {CHANCE: guess(data), LOGISTIC: fit_pixels(data, LOGISTIC, most, plain.seconds)}
     if len(data.train) <= min(most, FEW_IMAGES):
-        found[SVM] = fit_pixels(data, SVM, most)
+        found[SVM] = fit_pixels(data, SVM, most, plain.seconds)
     taken = time.perf_counter() - begin
-    if plain.seconds is None or plain.begun or plain.seconds - taken >= LEAST_SECONDS:
+    counted = plain.seconds is None and plain.steps > 0
+    if counted or plain.begun or (plain.seconds is not None and plain.seconds - taken >= LEAST_SECONDS):
         found[PLAIN] = train_plain(data, plain, on_step, taken)
     return found
+
+
+def steps_within(data: ImageData, recipe: Recipe, macs: float, share: float = SHARE) -> int:
+    """Steps of the plain network that are a part of a network's training, by counted multiply-accumulates.
+
+    No clock is read, so a search that goes on after a kill says the same. Fewer than one pass over the images are none.
+
+    Args:
+        data: images in three parts.
+        recipe: that both are trained by.
+        macs: multiply-accumulates of one image through the network.
+        share: part of its training.
+    """
+    each = max(1, len(data.train) // recipe.batch_size)
+    image = torch.empty(1, data.image_channels, data.image_size, data.image_size, device="meta")
+    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+        PlainNetwork(data).eval()(image)
+    whole = recipe.epochs * each
+    found = int(min(1.0, share * macs / (counter.get_total_flops() / 2)) * whole)
+    return found if found >= each else 0
 
 
 def guess(data: ImageData) -> dict[str, Json]:
@@ -140,22 +178,29 @@ def guess(data: ImageData) -> dict[str, Json]:
     return _record(data, test) | {"validation_accuracy": 100 * float(validation.mean())}
 
 
-def fit_pixels(data: ImageData, name: str, most: int = MOST_IMAGES) -> dict[str, Json]:
+def fit_pixels(data: ImageData, name: str, most: int = MOST_IMAGES, seconds: float | None = None) -> dict[str, Json]:
     """A classifier on the standardised pixels, with the penalty that is best on validation; accuracies in percent.
+
+    It takes one thread: those of a BLAS wait for each other on a busy machine, a hundred times longer than they work.
 
     Args:
         data: images in three parts.
         name: which classifier, a key of ``PENALTIES``.
         most: images of the train part that are learnt from.
+        seconds: of all simple things together, if given; no further penalty is tried when a third of them is over.
     """
-    side = pixel_side(data)
+    from threadpoolctl import threadpool_limits
+
+    begin, side = time.perf_counter(), pixel_side(data)
     train = np.unique(np.linspace(0, len(data.train) - 1, min(most, len(data.train))).astype(np.int64))
     x, labels = _pixels(data, "train", side, train), data.train.labels[train]
     validation, test = (_pixels(data, part, side) for part in ("validation", "test"))
     best: tuple[float, NDArray[np.bool_], float] | None = None
     for penalty in PENALTIES[name]:
+        if best is not None and seconds is not None and time.perf_counter() - begin > max(seconds / 3, PATIENCE):
+            break
         model = _classifier(name, penalty)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore")  # of iterations that end before the last digit has settled
             model.fit(x, labels)
         score = 100 * float((model.predict(validation) == data.validation.labels).mean())
@@ -269,8 +314,9 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
     rivals = {name: one for name, one in beside.items() if name != CHANCE and (one.latency_ms or 0.0) <= limit}
     name, simple = max(rivals.items(), key=lambda one: one[1].accuracy, default=("", beside[CHANCE]))
     gained = simple.latency_ms is not None and (best.latency_ms or np.inf) < QUICKER * simple.latency_ms
-    if simple.accuracy > high or (simple.accuracy >= best.accuracy and not gained):
-        near = "within chance of it" if simple.accuracy <= high else "worse"
+    close = simple.accuracy <= high or _near(best, simple)
+    if not close or (simple.accuracy >= best.accuracy and not gained):
+        near = "within chance of it" if close else "worse"
         quicker = simple.latency_ms is not None and simple.latency_ms < QUICKER * (best.latency_ms or 0.0)
         cost = ", which is quicker" if quicker else ""
         return (
@@ -278,6 +324,12 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
             f"{name}{cost} on the same images ({near}). {REMEDY}"
         )
     return _won(best, beside[PLAIN], (low, high)) if PLAIN in beside else ""
+
+
+def _near(best: Candidate, other: Beside) -> bool:
+    """Whether an answer's accuracy is one that the other's may have: near 100 % its own interval is too narrow."""
+    low, _ = other.accuracy_interval or (np.inf, np.inf)
+    return best.accuracy is not None and best.accuracy >= low
 
 
 def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
@@ -291,7 +343,7 @@ def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
     if plain.accuracy < interval[0]:
         said = f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %, in {share:.2f} of its time"
         return f"{said}{trained}."
-    if plain.accuracy <= interval[1] and share < QUICKER:
+    if (plain.accuracy <= interval[1] or _near(best, plain)) and share < QUICKER:
         said = f"As accurate as the plain network ({plain.accuracy:.1f} %, within chance) in {share:.2f} of its time"
         return f"{said}{trained}."
     return ""

@@ -18,10 +18,11 @@ from torch import nn
 
 from archwright.costs.measure import Timing, measure
 from archwright.data import Batches, Steps
-from archwright.device import Device
+from archwright.device import Device, seconds_on
 from archwright.runs.run import ItemLog
 from archwright.search.values import StageResult
 from archwright.training import Recipe, train
+from archwright.training.team import ALONE, Team
 
 REVIEWED = 20
 """A training that ends by the clock counts its steps anew so many times, and after the first few steps."""
@@ -126,16 +127,20 @@ class Pace:
     Attributes:
         device: that trains.
         batch: images a step.
+        team: who trains with this process.
+        streamed: whether images are decoded in threads beside the steps, which only the wall's clock tells.
     """
 
     device: Device
     batch: int
+    team: Team = ALONE
+    streamed: bool = False
     _share: float = field(default=1.0, init=False)
 
     def clock(self) -> float:
         """Seconds of this process; on the wall where several threads or another device share the work."""
-        alone = self.device.threads == 1 and self.device.name == "cpu"
-        return time.process_time() if alone else time.perf_counter()
+        alone = self.device.threads == 1 and self.device.name == "cpu" and self.team.size == 1 and not self.streamed
+        return time.process_time() if alone else seconds_on(self.device.torch)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -160,7 +165,7 @@ class Pace:
         """
         timing = Timing(
             threads=self.device.threads,
-            batch=self.batch,
+            batch=max(2, self.batch // self.team.size),
             warm_up=warm_up,
             repeats=repeats,
             training=True,
@@ -179,5 +184,14 @@ class Pace:
         """
         ends: list[float] = []
         counted = Steps(batches, steps)
-        train(network, counted, recipe, seed=0, device=self.device.name, on_step=lambda _: ends.append(self.clock()))
+        device = self.device.name
+        train(
+            network,
+            counted,
+            recipe,
+            seed=0,
+            device=device,
+            on_step=lambda _: ends.append(self.clock()),
+            team=self.team,
+        )
         return 1000 * float(np.median(np.diff(ends)))

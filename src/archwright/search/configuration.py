@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -30,10 +30,12 @@ from archwright.bounds import (
     MOST_PIXELS,
     MOST_SECONDS,
     MOST_SEED,
+    MOST_SHARDS,
     MOST_THREADS,
     MOST_WORKERS,
 )
 from archwright.errors import InputError, unknown_name
+from archwright.numerics import Numerics
 from archwright.references import DataRef, ObjectRef, Reference, SpaceRef, absolute_path, refer
 from archwright.search.texts import read_mapping, read_several, read_word
 
@@ -80,14 +82,31 @@ def group_of(info: FieldInfo) -> str:
     return str((extra if isinstance(extra, dict) else {}).get("group", OWN["group"]))
 
 
-OF_TRAINING = ("recipe", "epochs", "batch_size", "lr", "training", "onnx")
+OF_NUMERICS = ("amp", "tf32", "cudnn_benchmark", "compile")
+"""Settings of how numbers are computed."""
+OF_TRAINING = (
+    "recipe",
+    "epochs",
+    "batch_size",
+    "lr",
+    "sync_norm",
+    "training",
+    "onnx",
+    "precision",
+    "shards",
+    *OF_NUMERICS,
+)
 """Settings of how networks are trained and kept."""
 OF_WORK = frozenset({"executor", "workers", "address"})
 """Settings of where work items run."""
-OF_EVALUATIONS = frozenset({"evaluate", "failures", "timeout"})
+OF_EVALUATIONS = frozenset({"evaluate", "objectives", "failures", "timeout"})
 """Settings of evaluations of single architectures."""
 OF_TABLES = frozenset({"benchmark", "dataset"})
 """Settings of looking accuracies up."""
+
+
+Asked = Literal["any", "fp32", "int8"]
+"""The precision that is asked for."""
 
 
 class Configuration(BaseModel):
@@ -131,6 +150,38 @@ class Configuration(BaseModel):
     threads: int | None = Field(
         None, ge=1, le=MOST_THREADS, description="CPU threads that compute", json_schema_extra=TIME
     )
+    beside: bool = Field(
+        True,
+        description="say what simple things reach on the same images, in at most a tenth of the time",
+        json_schema_extra=TIME,
+    )
+    shards: int = Field(
+        1,
+        ge=1,
+        le=MOST_SHARDS,
+        description="parts of a training batch, each with batch-norm statistics of its own: so many processes, or a "
+        "divisor, can share one training (--ranks, torchrun or srun) and end with the same weights",
+        json_schema_extra=TIME,
+    )
+    amp: bool = Field(
+        False,
+        description="mixed precision in every training step and evaluation: bfloat16, or float16 on GPUs without it",
+        json_schema_extra=TIME,
+    )
+    tf32: bool = Field(
+        False, description="TF32 for float32 on NVIDIA GPUs: quicker, 10 bits of a fraction", json_schema_extra=TIME
+    )
+    cudnn_benchmark: bool = Field(
+        False,
+        description="let cuDNN take the kernels that are quickest now: a repeated run may differ in the last bits",
+        json_schema_extra=TIME,
+    )
+    compile: bool = Field(
+        False,
+        description="compile networks that are trained one at a time (torch.compile): a minute each, then quicker; "
+        "weights differ in the last bits from those without",
+        json_schema_extra=TIME,
+    )
     space: SpaceText = Field(
         "nasbench201",
         description='search space: a registered name, MODULE:OBJECT, FILE.py:OBJECT, or choices:{"depth": [2, 3]}',
@@ -173,6 +224,12 @@ class Configuration(BaseModel):
     lr: float | None = Field(
         None, gt=0, le=MOST_NUMBER, description="learning rate, instead of the recipe's", json_schema_extra=TRAINING
     )
+    sync_norm: bool = Field(
+        False,
+        description="batch norms of networks that are trained alone see the whole batch, whatever its --shards; "
+        "several processes then agree to rounding only",
+        json_schema_extra=TRAINING,
+    )
     training: dict[str, Any] = Field(
         default_factory=dict,
         description="further fields of the recipe, as optimizer=adamw,label_smoothing=0.1",
@@ -186,6 +243,12 @@ class Configuration(BaseModel):
         json_schema_extra=TRAINING,
     )
     onnx: bool = Field(False, description="write the trained answer as an ONNX file, too", json_schema_extra=TRAINING)
+    precision: Asked | None = Field(
+        None,
+        description="what the answer is computed in: fp32, int8 (as an ONNX file, calibrated on training images), or "
+        "any (int8 where that is not clearly less accurate); from pretrained weights binas searches both by default",
+        json_schema_extra=TRAINING,
+    )
     benchmark: DataText | None = Field(
         None,
         description="table to look accuracies up in instead of training: nb201, nb101 or nats:PATH",
@@ -200,6 +263,12 @@ class Configuration(BaseModel):
         None,
         description="your own function of an architecture, MODULE:FUNCTION or FILE.py:FUNCTION, instead of training; "
         "higher is better",
+        json_schema_extra=EVALUATION,
+    )
+    objectives: tuple[str, ...] | None = Field(
+        None,
+        description="several objectives, the first one first, as accuracy,-macs or -error,-seconds: a minus where less "
+        "is better; numbers that --evaluate returns by name, accuracy, params, macs. The answer has their front",
         json_schema_extra=EVALUATION,
     )
     failures: int = Field(
@@ -237,6 +306,19 @@ class Configuration(BaseModel):
     def _split_of_text(cls, value: Any) -> Any:
         return read_several(value) if isinstance(value, str) else value
 
+    @field_validator("objectives", mode="before")
+    @classmethod
+    def _objectives_of_text(cls, value: Any) -> Any:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+
+    @field_validator("objectives", mode="after")
+    @classmethod
+    def _objectives_differ(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        names = [one.removeprefix("-") for one in value or ()]
+        if value is not None and (len(names) < 2 or len(set(names)) < len(names) or not all(names)):
+            raise ValueError("two or more different names are expected, a minus before those that are to be small")
+        return value
+
     @field_validator("training", mode="before")
     @classmethod
     def _training_of_text(cls, value: Any) -> Any:
@@ -258,7 +340,7 @@ class Configuration(BaseModel):
             "evaluate is instead of a benchmark": self.benchmark is not None and self.evaluate is not None,
         }
         if self.data is None:
-            needing = ("split", "image_size", "skip_bad", "final_epochs", "onnx")
+            needing = ("split", "image_size", "skip_bad", "final_epochs", "onnx", "precision")
             idle |= {f"{name} is for data": bool(getattr(self, name)) for name in needing}
             idle["augment is for data"] = self.augment != "default"
         problems = [text for text, wrong in idle.items() if wrong]
@@ -277,6 +359,11 @@ class Configuration(BaseModel):
         return self
 
     @property
+    def numerics(self) -> Numerics:
+        """How this search computes."""
+        return Numerics(self.amp, self.tf32, self.cudnn_benchmark, self.compile)
+
+    @property
     def trains_answer(self) -> bool:
         """Whether the answer is trained on the data: always without a table, with one only on request."""
         return self.data is not None and (self.benchmark is None or self.final_epochs is not None)
@@ -286,7 +373,9 @@ class Configuration(BaseModel):
         """Settings that do nothing beside the others, whatever the method, and where that is, to end a sentence."""
         found: dict[str, str] = {}
         if not self.trains_answer:
-            found |= dict.fromkeys(OF_TRAINING, "where nothing is trained")
+            found |= dict.fromkeys((*OF_TRAINING, "beside"), "where nothing is trained")
+        if self.shards == 1:
+            found["sync_norm"] = "with one shard (--shards)"
         if self.data is None:
             found |= dict.fromkeys(("channels", "cells"), "without --data")
         if self.data is None and self.benchmark is not None:
@@ -294,7 +383,7 @@ class Configuration(BaseModel):
         if self.benchmark is not None:
             found["timeout"] = "beside --benchmark"
         if self.evaluate == ASK_AND_TELL:
-            names = (*OF_TRAINING, "final_epochs", "minutes", "failures", "timeout")
+            names = (*OF_TRAINING, "final_epochs", "minutes", "failures", "timeout", "objectives")
             found |= dict.fromkeys(names, "where the caller evaluates")
         return found
 

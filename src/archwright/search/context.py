@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from archwright.runs.run import Run
 from archwright.runs.stop import Stop
 from archwright.search.configuration import Configuration
 from archwright.search.task import Task
+from archwright.training.team import Team
 
 
 @dataclass
@@ -29,16 +31,43 @@ class Context:
     progress: Progress = field(default_factory=Progress)
     given: ImageData | None = None
     """Images that a user gave in memory."""
+    together: Team | None = None
+    """Processes that train with this one, where there are any."""
 
     @cached_property
     def task(self) -> Task:
         """Space, images or table, scale and recipe."""
         return Task(self.configuration, self.run.folder, self.given)
 
+    @property
+    def team(self) -> Team:
+        """Who trains a network of the search: by default this process, all shards in turn."""
+        return self.together or self.alone
+
+    @property
+    def alone(self) -> Team:
+        """This process, all shards in turn: for steps that are only timed."""
+        return Team(self.configuration.shards)
+
     @cached_property
     def executor(self) -> Executor:
         """Where work items run."""
         return make_executor(self.configuration.executor, self.configuration.workers, self.configuration.address)
+
+    @property
+    def item_device(self) -> str:
+        """Where a work item computes: here on this device; in other processes on the one that they see; on machines of
+        a cluster on what each has, unless the user names a kind.
+        """
+        c = self.configuration
+        if c.executor == "here":
+            return self.device.name
+        return "auto" if c.executor == "ray" and c.device == "auto" else self.device.torch.type
+
+    @property
+    def item_gpu(self) -> Literal["none", "any", "must"]:
+        """Whether a work item needs a GPU of its machine."""
+        return {"auto": "any", "cuda": "must"}.get(self.item_device, "none")  # type: ignore[return-value]
 
     def changed(self, configuration: Configuration) -> Context:
         """The same place for another configuration of the same images; nothing is loaded or joined again."""

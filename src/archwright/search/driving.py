@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from archwright.search.context import Context
+from archwright.search.together import FollowedError, follow_stage
 from archwright.training import Stateful, Step, drive
 
 
@@ -22,9 +23,12 @@ def drive_stage(
 ) -> list[dict[str, float]]:
     """:func:`archwright.training.drive` inside a run; the mean metrics of each epoch.
 
+    The other processes of a team get here by doing the same stage, and no further: what comes after is the leader's.
+
     Args:
         context: of the search.
-        stage: whose checkpoints are continued, and whose events say each epoch's metrics.
+        stage: name of the method's stage, in which this is the only training; its checkpoints are continued, and its
+            events say each epoch's metrics.
         step: of the training.
         state: what the step changes, by name.
         epochs: how many there are.
@@ -33,8 +37,10 @@ def drive_stage(
         title: what people read while it goes on; the stage's name by default.
         on_epoch: called instead of writing an event.
     """
+    if context.team.leads:
+        context.team.call(follow_stage, folder=str(context.run.folder.absolute()), stage=stage)
     with context.progress.task(title or stage, epochs * steps_per_epoch) as bar:
-        return drive(
+        history = drive(
             step,
             state,
             epochs=epochs,
@@ -44,4 +50,8 @@ def drive_stage(
             stop=context.stop,
             on_step=lambda _: bar.advance(),
             on_epoch=on_epoch or context.run.on_epoch(stage),
+            team=context.team,
         )
+    if not context.team.leads:
+        raise FollowedError
+    return history

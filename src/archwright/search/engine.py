@@ -13,15 +13,17 @@ from torch import Tensor
 
 from archwright.data import ImageData, from_object
 from archwright.data.kept import keep
-from archwright.device import Device
+from archwright.data.request import remember
+from archwright.device import Device, load_average, processors
 from archwright.effort import LONGEST_STEP, SECONDS_A_RECORD, TRAINING, refuse_large, seconds_of, training_bytes
 from archwright.errors import ArchwrightError, InfeasibleError, InputError, Interrupted, RunError
 from archwright.imports import require_permission, require_trust, trust
+from archwright.numerics import use
 from archwright.owncode import place_of, told
 from archwright.references import ObjectRef, SpaceRef, refer
 from archwright.runs import disk
 from archwright.runs.files import Json, write_atomic
-from archwright.runs.progress import KeptProgress, Progress, logged
+from archwright.runs.progress import KeptProgress, Progress, logged, said_seconds
 from archwright.runs.run import Run, new_folder, resume_command, runs_root
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer, Found
@@ -32,9 +34,15 @@ from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Redone, Sear
 from archwright.search.plan import planned
 from archwright.search.registry import methods
 from archwright.search.task import Task
+from archwright.search.together import check_ranks, join, prepare, with_ranks
 from archwright.spaces.base import Space
+from archwright.spaces.model_space import ModelSpace
 from archwright.tables.base import load_benchmark
+from archwright.trackers import attach, check_trackers
+from archwright.training.team import FEW_IMAGES, Team
 
+BUSY = 0.75
+"""Load of a processor from which on a machine is busy before a search begins."""
 Callback = Callable[[dict[str, Json]], None]
 """Called with every event of a run as it is recorded: its ``kind`` (stage, evaluated, failed, finished) and fields."""
 
@@ -61,10 +69,12 @@ def search(
     evaluate: str | Callable[[Any], float] | None = None,
     augment: str | Callable[[Tensor], Tensor] = "default",
     callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
     run: Path | str | None = None,
     progress: Progress | None = None,
     options: dict[str, Any] | None = None,
     yes: bool = False,
+    ranks: int = 1,
     **settings: Any,
 ) -> Answer:
     """Search for an architecture.
@@ -77,10 +87,13 @@ def search(
         evaluate: your own function of an architecture, higher is better, instead of training.
         augment: of training images; also a function of a batch (n, C, H, W) in [0, 1].
         callbacks: called with every event of the run; one that raises :class:`~archwright.errors.Interrupted` stops it.
+        log: trackers that the events go to: ``tensorboard``, ``mlflow``, ``wandb`` (see :mod:`archwright.trackers`).
         run: folder of the run; a new one in the runs root by default.
         progress: where to show what happens; silent by default.
         options: the method's own options; they may also be given as further keyword arguments.
         yes: begin also what takes days (see :mod:`archwright.effort`).
+        ranks: processes on this machine that train together, a divisor of the setting ``shards``; they do not change
+            the answer (see :mod:`archwright.search.together`).
         settings: fields of :class:`~archwright.search.configuration.Configuration`.
 
     Example:
@@ -92,8 +105,11 @@ def search(
     own = None if augment == "default" else augment
     given = {**settings, "space": space, "data": data, "evaluate": evaluate, "augment": own, "options": options or {}}
     asked = asked_for(method, given)
+    check_ranks(asked.shards, ranks)
+    team = join(asked.shards)
     for what in foreign(asked.model_dump()):
         trust(what)
+    check_trackers(log)
     Run.check_free(Path(run) if run is not None else runs_root() / "new")
     images = None if data is None or isinstance(data, str) else _in_memory(data, asked)
     configuration = completed(chosen, Task(asked, given=images))
@@ -106,18 +122,65 @@ def search(
     prepared.check()
     if images is None:
         context.executor.require(context.task.data_request.needs if configuration.data is not None else ())
+    _check_shards(prepared, team is not None or ranks > 1)
     counted = _check_step(prepared, yes)
     if configuration.minutes is not None:
         refuse_large("a search", 60 * configuration.minutes, yes=yes)
-        prepared = _within_minutes(prepared, configuration.minutes)
-        context = prepared.context
-    else:
-        refuse_large("a search", _say_plan(prepared, counted), yes=yes)
-    folder = Path(run) if run is not None else new_folder(method, context.task.space.name)
-    keep_images = None if images is None else partial(keep, images)
-    context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_images)
-    context.run.listeners, context.task.home = list(callbacks), folder
-    return _finish(prepared)
+    with _training_together(context, team, ranks):
+        if configuration.minutes is not None:
+            prepared = _within_minutes(prepared, configuration.minutes)
+            context = prepared.context
+        else:
+            refuse_large("a search", _say_plan(prepared, counted), yes=yes)
+        folder = Path(run) if run is not None else new_folder(method, context.task.space.name)
+        keep_images = None if images is None else partial(keep, images)
+        context.run = Run.create(folder, context.configuration.model_dump(), device.describe(), keep_images)
+        context.run.listeners = [*callbacks, *(attach(name, context.run) for name in log)]
+        context.task.home = folder
+        if images is not None:
+            remember(context.task.data_request, images)
+        return _finish(prepared)
+
+
+@contextmanager
+def _training_together(context: Context, joined: Team | None, ranks: int) -> Iterator[None]:
+    """Give a search the processes that train with this one.
+
+    Args:
+        context: of the search.
+        joined: those that were started with this process.
+        ranks: how many there are to be in all, where this process starts them.
+    """
+    threads = context.device.threads
+    with with_ranks(ranks, context.configuration.shards, threads) as started:
+        context.together = joined or started
+        numerics = context.configuration.numerics
+        context.team.call(prepare, space=context.task.space_text, threads=threads, numerics=numerics)
+        yield
+
+
+def _check_shards(method: Method, several: bool) -> None:
+    """Refuse batches that cannot be cut into the shards, and what other processes cannot have; warn of small shards.
+
+    Args:
+        method: of the search.
+        several: whether other processes train with this one.
+    """
+    context, shards = method.context, method.context.configuration.shards
+    if several:
+        context.task.check_own(sends_away=True)
+    if shards == 1 or context.configuration.data is None:
+        return
+    sizes = [min(size, len(context.task.data.train)) for size in method.batch_sizes()]
+    least = min(sizes, default=shards)
+    if least < shards:
+        raise InputError(f"batches of at least one image for each of {shards} shards", f"{least} images a batch")
+    cut = min(sizes[1:] if context.configuration.sync_norm else sizes, default=least) // shards
+    if cut < FEW_IMAGES:
+        context.progress.warn(
+            f"Note: shards of {cut} images: statistics of batch norms over fewer than {FEW_IMAGES} are poor. Give "
+            "larger batches, fewer shards or, where networks are trained alone, --sync-norm."
+        )
 
 
 def _in_memory(data: Any, asked: Configuration) -> ImageData:
@@ -156,9 +219,11 @@ def resume(
     evaluate: Callable[[Any], float] | None = None,
     augment: Callable[[Tensor], Tensor] | None = None,
     callbacks: Sequence[Callback] = (),
+    log: Sequence[str] = (),
     progress: Progress | None = None,
     allow_import: bool = False,
     accept_changes: bool = False,
+    ranks: int = 1,
 ) -> Answer:
     """Continue a run where it stopped; a finished one returns its answer.
 
@@ -172,13 +237,20 @@ def resume(
         evaluate: the function of the run, where it was an object of another program.
         augment: the augmentation of the run, where it was an object of another program.
         callbacks: called with every event from now on.
+        log: trackers that these events go to (see :func:`search`).
         progress: where to show what happens; silent by default.
         allow_import: whether modules of the user's that the run names (its space, function or augmentation) may be
             imported, which runs them, and whether the answers of a Ray cluster or the pickles of a benchmark that it
             names may be run; what this process has used before needs no permission.
         accept_changes: go on although settings in ``run.json`` are not those that the finished stages were made with.
+        ranks: processes on this machine that train together; any divisor of the run's shards goes on with it.
     """
+    check_trackers(log)
     run = Run.open(Path(folder))
+    kept = run.configuration.get("shards", 1)
+    shards = kept if isinstance(kept, int) else 1  # what is no number is refused with the rest of the configuration
+    check_ranks(shards, ranks)
+    team = join(shards)
     run.listeners = list(callbacks)
     stop, progress = Stop(minutes), logged(progress)
     if run.configuration.get("evaluate") == ASK_AND_TELL:
@@ -189,16 +261,18 @@ def resume(
     if remeasure:
         _forget_latencies(reopened(run, stop, progress))
     if latency_ms:
-        return _with_limits(run, list(latency_ms), stop, progress)
+        return _with_limits(run, list(latency_ms), stop, progress, team, ranks)
     changes = _given_again(run, {"space": space, "evaluate": evaluate, "augment": augment})
     prepared = reopened(run, stop, progress, **changes, **({} if failures is None else {"failures": failures}))
     if failures is not None and "failures" not in prepared.uses:
         raise InputError("a run of a method that evaluates architectures (--failures)", f"one of {prepared.name!r}")
+    run.listeners += [attach(name, run) for name in log]
     if run.status() == "finished":  # looked at after the configuration: a damaged run is not passed on
         return Answer.read(run.folder)
     _say_imports(prepared.context)
     prepared.check()
-    return _finish(prepared, resumed=True)
+    with _training_together(prepared.context, team, ranks):
+        return _finish(prepared, resumed=True)
 
 
 def stop(folder: Path | str) -> None:
@@ -289,8 +363,19 @@ def _forget_latencies(method: Method) -> None:
         run.reopen({"limits": limits}, stages)
 
 
-def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progress) -> Answer:
-    """The answer of a finished run with further latency limits; it is as before where one of them cannot be met."""
+def _with_limits(
+    run: Run, latency_ms: list[float], stop: Stop, progress: Progress, team: Team | None, ranks: int
+) -> Answer:
+    """The answer of a finished run with further latency limits; it is as before where one of them cannot be met.
+
+    Args:
+        run: that is finished.
+        latency_ms: the further limits.
+        stop: what its stages poll.
+        progress: where it is shown.
+        team: processes that were started with this one.
+        ranks: how many there are to be, where this process starts them.
+    """
     method = reopened(run, stop, progress)
     before, stages = method.limits, _redone(method, BY_LIMITS)
     if not stages or "latency_ms" not in before:
@@ -312,7 +397,8 @@ def _with_limits(run: Run, latency_ms: list[float], stop: Stop, progress: Progre
     with run.locked():
         run.reopen({"limits": prepared.context.configuration.limits}, stages)
     try:
-        return _finish(prepared, resumed=True)
+        with _training_together(prepared.context, team, ranks):
+            return _finish(prepared, resumed=True)
     except InfeasibleError:
         with run.locked():
             run.reopen({"limits": before}, stages)
@@ -330,6 +416,11 @@ def _say_differences(context: Context) -> None:
             text = f"{name} was {before.get(name)} and is {value} now: results may differ in the last digits."
             context.progress.warn(f"Note: {text}")
             run.event("changed", what=name, before=before.get(name), now=value)
+    space, known = context.task.space, run.header.get("network", {}).get("digest")
+    if isinstance(space, ModelSpace) and known not in (None, space.digest):
+        text = f"the code of {context.configuration.space} has changed since this run began: the network may be another"
+        context.progress.warn(f"Warning: {text}.")
+        run.event("changed", what="network", before=known, now=space.digest)
     for text in run.damaged_checkpoints():
         context.progress.warn(f"Note: {text}")
         run.event("damaged", what=text)
@@ -402,11 +493,26 @@ def _keep_plan(context: Context, stages: list[Stage]) -> None:
             "(their fingerprint differs). Put them back, or start a new search."
         )
     if run.header.get("plan") != plan:
-        run.describe(plan=plan, fingerprint=fingerprint)
+        run.describe(plan=plan, fingerprint=fingerprint, **_network(context))
+
+
+def _network(context: Context) -> dict[str, Json]:
+    """What a run keeps of a user's own network with choices: pages draw it without importing it."""
+    space = context.task.space
+    if not isinstance(space, ModelSpace):
+        return {}
+    return {"network": {"digest": space.digest, "choices": space.outline(context.task.scale)}}
 
 
 def compute_device(configuration: Configuration) -> Device:
-    """The device to compute on; a name that is a benchmark's device means that latency limits are for that one."""
+    """The device to compute on, set up as the configuration asks."""
+    device = _chosen_device(configuration)
+    use(configuration.numerics, device.torch)
+    return device
+
+
+def _chosen_device(configuration: Configuration) -> Device:
+    """The device of the configuration; a name that is a benchmark's device means that latency limits are for that."""
     c = configuration
     if c.benchmark is None or c.device == "auto":
         return Device.choose(c.device, c.threads)
@@ -435,6 +541,14 @@ def _check_step(method: Method, yes: bool) -> float | None:
     return epoch * task.final_recipe.epochs if slow else None
 
 
+def _busy() -> str:
+    """That an estimate was timed while others used the machine, as the end of a sentence; empty where none did."""
+    load, count = load_average(), processors()
+    if load < BUSY * count:
+        return ""
+    return f", timed on a busy machine (a load of {load:.1f} on {count} processors): less if it is left alone"
+
+
 def _say_plan(method: Method, counted: float | None) -> float:
     """Says what a search will take, and gives the seconds, roughly.
 
@@ -448,7 +562,7 @@ def _say_plan(method: Method, counted: float | None) -> float:
         context.progress.say(context.task.data.describe())
     seconds = method.estimate_seconds() if counted is None else counted
     if seconds is not None:
-        minutes = f"{seconds / 60:.1f} min" if seconds > 90 else f"{max(1, round(seconds))} s"
-        context.progress.say(f"{c.method} on {c.space}: about {minutes} on {context.device.name}.")
+        text = f"{c.method} on {c.space}: about {said_seconds(seconds)} on {context.device.name}"
+        context.progress.say(f"{text}{_busy()}.")
     kept = SECONDS_A_RECORD * method.rounds if isinstance(method, SearchMethod) else 0.0
     return max(seconds or 0.0, kept)

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
 from math import inf, isfinite
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
 
+from archwright.data import Batches, Steps
+from archwright.data.request import DataRequest, load_data
+from archwright.device import seconds_on
 from archwright.errors import ArchwrightError, RunError
 from archwright.execution.base import Item, Work, run_items
+from archwright.numerics import autocast
 from archwright.runs.files import Json
 from archwright.search.context import Context
 from archwright.search.jobs import evaluate_own, look_up, train_and_measure, training_job
+from archwright.search.objectives import objectives_of, values_of
 from archwright.search.values import OWN_FUNCTION
 from archwright.spaces.base import Architecture
+from archwright.training import Position, train
 
 LOOK_UP_SECONDS = 0.002
 """Of an evaluation that a table answers."""
+SHARED_STEPS = 4
+"""That say how much quicker a team is than one process; the first is not counted."""
 
 
 class Evaluated(NamedTuple):
@@ -28,6 +37,8 @@ class Evaluated(NamedTuple):
 
     architecture: Architecture
     accuracy: float
+    objectives: tuple[float, ...] = ()
+    """Of a search with several, each to be made large; empty where the evaluation failed."""
 
 
 class Evaluator:
@@ -57,7 +68,8 @@ class Evaluator:
 
         Every failure is kept in the run with its reason; more of them than the configuration allows are an error.
         """
-        items = [Item(text, self._payload(a), self._needs) for text, a in {str(a): a for a in architectures}.items()]
+        distinct, gpu = {str(a): a for a in architectures}, self._gpu
+        items = [Item(text, self._payload(a), self._needs, gpu) for text, a in distinct.items()]
         executor, stop = self.context.executor, self.context.stop
         results = run_items(executor, self._work, items, self.log, stop, bar, self._record)
         self._check_failures()
@@ -72,6 +84,10 @@ class Evaluator:
     @property
     def _needs(self) -> tuple[str, ...]:
         return self.context.task.data_request.needs if self._work is train_and_measure else ()
+
+    @property
+    def _gpu(self) -> Literal["none", "any", "must"]:
+        return self.context.item_gpu if self._work is train_and_measure else "none"
 
     def _check_failures(self) -> None:
         allowed = self.context.configuration.failures
@@ -90,17 +106,29 @@ class Evaluator:
             self.context.run.event("failed", stage=self.stage, architecture=key, why=result["failure"])
             self.context.progress.warn(f"An evaluation failed: {result['failure']} ({key})")
         else:
-            self.context.run.event("evaluated", stage=self.stage, architecture=key, accuracy=result["accuracy"])
+            unit = "" if self.context.configuration.evaluate is not None else "%"
+            found = {"accuracy": result["accuracy"], "unit": unit}
+            self.context.run.event("evaluated", stage=self.stage, architecture=key, **found)
 
     def _payload(self, architecture: Architecture) -> Json:
         context, c, task = self.context, self.context.configuration, self.context.task
         fields = {"architecture": str(architecture), "space": task.space_text}
         if c.evaluate is not None:
-            return {**fields, "evaluate": c.evaluate, "scale": task.scale.to_dict(), "timeout": c.timeout}
+            own = {"evaluate": c.evaluate, "timeout": c.timeout, "objectives": list(c.objectives or ())}
+            return {**fields, **own, "scale": task.scale.to_dict()}
         if task.table is not None:
             return {**fields, "benchmark": c.benchmark, "dataset": c.dataset}
-        job = training_job(context, architecture, self._checkpoints(architecture), timeout=c.timeout)
+        changes = {"timeout": c.timeout, "device": context.item_device}
+        job = training_job(context, architecture, self._checkpoints(architecture), **changes)
         return job.to_json()
+
+    def objectives(self, architecture: Architecture) -> tuple[float, ...]:
+        """What each objective of the search is for an evaluated architecture, its sign turned where less is better."""
+        wanted, task = objectives_of(self.context.configuration), self.context.task
+        if not wanted:
+            return ()
+        values = values_of(self.log.done[str(architecture)], wanted, task.costs(architecture))
+        return tuple(one.sign * values[one.name] for one in wanted) if values else ()
 
     def _checkpoints(self, architecture: Architecture) -> str:
         key = hashlib.sha256(str(architecture).encode()).hexdigest()[:16]
@@ -118,6 +146,32 @@ def accuracy_on(context: Context) -> str:
     return f"{task.data.name} validation after {task.recipe.epochs} epochs"
 
 
+def team_share(context: Context) -> float:
+    """Seconds of a training step with the team over those of this process alone, by steps of a random architecture.
+
+    1 where nobody trains with this process. Images are random, as those in memory are not known to others yet.
+    """
+    task, team = context.task, context.team
+    if team.size == 1:
+        return 1.0
+    scale, size = task.scale, min(task.recipe.batch_size, len(task.data.train))
+    spec = f"random:classes={scale.classes},size={scale.image_size},channels={scale.image_channels},count={4 * size}"
+    batches = Steps(Batches(load_data(DataRequest(spec, 0)), "train", size, device=context.device.name), SHARED_STEPS)
+    recipe = task.recipe.changed(epochs=1, ema_decay=0.0)
+    least = {}
+    for one in (context.alone, team):
+        network = training_job(context, task.space.sample(context.rng("estimate")), None).network()
+        ends = list[float]()
+        noted = partial(_note_time, ends, context.device.torch)
+        train(network, batches, recipe, seed=0, device=context.device.name, on_step=noted, team=one)
+        least[one.size] = min(later - earlier for earlier, later in pairwise(ends))
+    return least[team.size] / least[1]
+
+
+def _note_time(ends: list[float], device: torch.device, _position: Position) -> None:
+    ends.append(seconds_on(device))
+
+
 def evaluation_seconds(context: Context) -> float:
     """How long one evaluation will take, in seconds, from a few timed steps of a random architecture."""
     task, device = context.task, context.device.torch
@@ -130,8 +184,10 @@ def evaluation_seconds(context: Context) -> float:
     y = torch.zeros(size, dtype=torch.int64, device=device)
     times = []
     for _ in range(3):
-        begin = time.perf_counter()
-        F.cross_entropy(network(x), y).backward()  # type: ignore[no-untyped-call]
-        times.append(time.perf_counter() - begin)
+        begin = seconds_on(device)
+        with autocast(device, task.recipe.precision):
+            loss = F.cross_entropy(network(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        times.append(seconds_on(device) - begin)
     steps = task.recipe.epochs * max(1, len(task.data.train) // size)
     return 1.3 * sorted(times)[1] * steps

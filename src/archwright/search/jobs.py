@@ -6,8 +6,8 @@ Payloads are JSON, so that an item runs the same here, in another process or on 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from math import isfinite
 from pathlib import Path
@@ -19,18 +19,22 @@ from torch import nn
 from archwright.data import Batches, ImageData
 from archwright.data.augmentation import find_augmentation
 from archwright.data.request import DataRequest, load_data
+from archwright.device import Device
 from archwright.errors import InputError, Interrupted, RunError
 from archwright.execution.base import cheap
+from archwright.numerics import Numerics, using
 from archwright.owncode import OwnCodeError, own_code, time_limit, told
 from archwright.references import resolve
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
 from archwright.runs.stop import Stop
 from archwright.search.context import Context
+from archwright.search.objectives import read_scores
 from archwright.spaces.base import Architecture, Network, Space
 from archwright.spaces.registry import find_space
 from archwright.tables.base import Benchmark, load_benchmark
 from archwright.training import Accuracy, Position, Recipe, evaluate, train
+from archwright.training.team import ALONE, Team
 
 
 @lru_cache(maxsize=2)
@@ -80,9 +84,11 @@ def evaluate_own(payload: Json, stop: Stop) -> Json:
 
     def score() -> dict[str, Json]:
         with own_code(f"your function {payload['evaluate']}", payload.get("timeout")):
-            return {"accuracy": float(function(architecture))}
+            found = function(architecture)
+            found = found if isinstance(found, Mapping) else float(found)
+        return read_scores(found, payload.get("objectives", ()), space.builds_networks)
 
-    return _kept(score, (Interrupted,))
+    return _kept(score, (Interrupted, InputError))
 
 
 @dataclass(frozen=True)
@@ -94,6 +100,7 @@ class TrainingJob:
         checkpoints: folder in a run for states inside the training, or None; a machine of a cluster that does not
             share the run's folder keeps none.
         timeout: seconds that it may take, or None.
+        numerics: how it computes (:class:`archwright.numerics.Numerics`).
     """
 
     data: DataRequest
@@ -107,6 +114,7 @@ class TrainingJob:
     split: str
     checkpoints: str | None = None
     timeout: float | None = None
+    numerics: dict[str, bool] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """The payload of a work item."""
@@ -114,8 +122,9 @@ class TrainingJob:
 
     @classmethod
     def from_json(cls, payload: Json) -> TrainingJob:
-        """The job whose :meth:`to_json` this is."""
-        return cls(**{**payload, "data": DataRequest(**payload["data"])})
+        """The job whose :meth:`to_json` this is, on a device of this machine."""
+        device = Device.choose("auto").name if payload["device"] == "auto" else payload["device"]
+        return cls(**{**payload, "data": DataRequest(**payload["data"]), "device": device})
 
     def network(self) -> Network:
         """The network with the initial weights of ``seed``."""
@@ -147,6 +156,7 @@ def training_job(context: Context, architecture: Architecture, checkpoints: str 
         "device": context.device.name,
         "split": "validation",
         "checkpoints": checkpoints,
+        "numerics": context.configuration.numerics.to_json(),
     }
     return TrainingJob(**{**fields, **changes})
 
@@ -161,7 +171,8 @@ def train_and_measure(payload: Json, stop: Stop) -> Json:
     job = TrainingJob.from_json(payload)
 
     def trained() -> dict[str, Json]:
-        with time_limit("the training", job.timeout):
+        numerics = Numerics(**job.numerics)
+        with time_limit("the training", job.timeout), using(numerics, torch.device(job.device)):
             return _train_and_measure(job, stop)
 
     return _kept(trained, (Interrupted, InputError, RunError, OSError))
@@ -184,6 +195,7 @@ def train_network(
     stop: Stop,
     on_step: Callable[[Position], None] | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
+    team: Team = ALONE,
 ) -> tuple[Accuracy, list[dict[str, float]]]:
     """Train ``network`` in place by the job's recipe; its accuracy on the job's split, and all epochs' metrics.
 
@@ -193,6 +205,7 @@ def train_network(
         stop: asked at every step.
         on_step: called after each step with where it is.
         on_epoch: called after each epoch with its number and metrics.
+        team: who trains with this process; a work item is trained alone.
     """
     data = load_data(job.data)
     recipe = Recipe(**job.recipe)
@@ -208,6 +221,7 @@ def train_network(
         stop=stop,
         on_step=on_step,
         on_epoch=on_epoch,
+        team=team,
     )
     return measure(network, data, job.split, job.device), epochs
 

@@ -13,37 +13,50 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Protocol
 
 from pydantic import BaseModel, Field
 from pydantic.config import JsonDict
+from torch import nn
 
+from archwright.costs.backends import find_backend
 from archwright.costs.clock import middle_round, stopwatch
-from archwright.costs.device_table import LATENCY_FILE, TIMED_ITEMS, DeviceTable, TableResult, measured_here
+from archwright.costs.device_table import (
+    FLOAT,
+    LATENCY_FILE,
+    TIMED_ITEMS,
+    DeviceTable,
+    TableResult,
+    latency_file,
+    measured_here,
+)
 from archwright.costs.limits import met
 from archwright.costs.measure import Timing, measure
+from archwright.costs.registry import EAGER, default_backend
 from archwright.costs.tables import LatencyTable
 from archwright.data.augmentation import Augment
 from archwright.device import Device
 from archwright.ensembles import Ensemble
 from archwright.errors import InputError, missing_extra
-from archwright.export import has_onnx
-from archwright.models import load_model
+from archwright.export import graph_of, has_onnx
+from archwright.models import Model, load_model
+from archwright.quantise import Int8, Precision
 from archwright.runs import disk
 from archwright.runs.files import Json, inside, write_atomic
 from archwright.runs.progress import Progress
 from archwright.runs.run import Run
 from archwright.search.answer import Answer, Beside, Candidate, Found, Spread
-from archwright.search.beside import CHANCE, PLAIN, PlainTraining, guess, simple_things, verdict
+from archwright.search.beside import CHANCE, PLAIN, BesideResult, PlainTraining, guess, simple_things, verdict
 from archwright.search.configuration import OF_TABLES, AbsolutePath, Configuration
 from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Options, Stage
 from archwright.search.registry import methods
-from archwright.search.trained import LENGTHS, TrainedNetwork, Trainer
+from archwright.search.trained import LENGTHS, TrainedNetwork, Trainer, with_int8
+from archwright.search.tried import keep_tried
 from archwright.search.values import StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.staged import StagedSpace
@@ -51,8 +64,12 @@ from archwright.training import Recipe
 
 TIMED_FILES = ("stages/table.json", f"artifacts/{LATENCY_FILE}")
 """What a run whose plan can be repeated has, beside its strategy's own files; the stage first."""
-TIMED_LOGS = tuple(f"items/{name}.jsonl" for name in ("proposals", "sizes", "timed", "allotted", LENGTHS))
-"""What it may have: networks that were timed when they were proposed."""
+TIMED_LOGS = (
+    *(f"items/{name}.jsonl" for name in ("proposals", "sizes", "between", "timed", "allotted", LENGTHS)),
+    f"artifacts/{latency_file('int8')}",
+)
+"""What it may have: networks that were timed when they were proposed, and a table of int8."""
+REDONE = BY_LIMITS | BY_LATENCY
 
 
 PLAN: JsonDict = {"group": "Plan"}
@@ -68,9 +85,10 @@ class LimitedOptions(Options):
         description="run folder of an earlier search whose latency table and plan are repeated, step by step",
         json_schema_extra=PLAN,
     )
-    backend: Literal["eager", "onnxruntime"] = Field(
-        "eager",
-        description="program that runs the networks that are timed: eager (PyTorch) or onnxruntime",
+    backend: str | None = Field(
+        None,
+        description="program that runs the networks that are timed: eager (PyTorch), onnxruntime, openvino, "
+        "onnxruntime-cuda, onnxruntime-tensorrt; onnxruntime where it is installed, else eager",
         json_schema_extra=LATENCIES,
     )
     latency_threads: int = Field(
@@ -87,7 +105,6 @@ class LimitedOptions(Options):
         description="time the networks of the answer on this machine, and take quicker ones where a limit is broken",
         json_schema_extra=LATENCIES,
     )
-    beside: bool = Field(True, description="try simple things beside the answer, too", json_schema_extra=PLAN)
 
 
 @dataclass(frozen=True)
@@ -156,8 +173,8 @@ class Strategy(Protocol):
     table: DeviceTable
 
     @property
-    def spaces(self) -> Mapping[int, StagedSpace[Any]]:
-        """Networks by image size."""
+    def spaces(self) -> Mapping[Any, StagedSpace[Any]]:
+        """Networks by place: an image size, with a start where there are several."""
 
     @property
     def trainer(self) -> Trainer:
@@ -211,16 +228,16 @@ class RepeatResult(StageResult):
     run: str
 
 
+class QuantiseResult(StageResult):
+    """Names of the int8 networks."""
+
+    networks: list[str]
+
+
 class ChooseResult(StageResult):
     """One network for every set of limits."""
 
     models: list[Candidate]
-
-
-class BesideResult(StageResult):
-    """Simple things, by name."""
-
-    found: dict[str, Beside]
 
 
 class LimitedSearch(Method):
@@ -232,6 +249,7 @@ class LimitedSearch(Method):
     several_limits = True
     measures_latency = True
     timed_items: ClassVar[tuple[str, ...]] = TIMED_ITEMS
+    searches_precision: ClassVar[bool] = False
 
     @abstractmethod
     def make_strategy(self) -> Strategy:
@@ -249,7 +267,7 @@ class LimitedSearch(Method):
         """Latencies and limits of this search, on its device."""
         return self.strategy.table
 
-    def make_table(self, spaces: Mapping[int, StagedSpace[Any]]) -> DeviceTable:
+    def make_table(self, spaces: Mapping[Any, StagedSpace[Any]]) -> DeviceTable:
         """Of the networks of ``spaces``, as the options say."""
         o, context = self.options, self.context
         return DeviceTable(
@@ -260,19 +278,32 @@ class LimitedSearch(Method):
             seed=context.configuration.seed,
             given=None if o.latency_table is None else Path(o.latency_table),
             verify=o.verify,
+            precisions=(FLOAT, "int8") if "int8" in self.precisions else (FLOAT,),
         )
 
     @property
     def timing(self) -> Timing:
         """How latencies are measured."""
-        o = self.options
-        processor = self.context.device.name if o.backend == "eager" else "cpu"
-        return Timing(o.backend, o.latency_threads, repeats=o.latency_repeats, processor=processor)
+        o, device = self.options, self.context.device.name
+        backend = o.backend or default_backend(device.partition(":")[0])
+        processor = device if find_backend(backend).any_processor else "cpu"
+        return Timing(backend, o.latency_threads, repeats=o.latency_repeats, processor=processor)
+
+    @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """Those that answers may have, as asked; by default all that the back end computes in."""
+        asked, can = self.context.configuration.precision, find_backend(self.timing.backend).precisions
+        if not self.searches_precision or asked == FLOAT or self.options.latency_table is not None:
+            return (FLOAT,)
+        if asked == "int8":
+            return ("int8",)
+        return can
 
     def forget_latencies(self) -> None:
         """Also the table that further searches would take."""
         super().forget_latencies()
-        disk.remove(self.table.kept())
+        for precision in self.table.precisions:
+            disk.remove(self.table.kept(precision=precision))
 
     # --- before the run ---
 
@@ -280,7 +311,18 @@ class LimitedSearch(Method):
         """Refuse images, options, limits, tables and plans that cannot be used, before anything is measured."""
         self.check_own()
         self.check_options()
-        if (self.timing.backend == "onnxruntime" or self.context.configuration.onnx) and not has_onnx():
+        runs = find_backend(self.timing.backend)
+        runs.check()
+        asked = self.context.configuration.precision
+        if asked in ("any", "int8") and "int8" not in runs.precisions:
+            raise InputError(
+                "a back end that computes int8 (onnxruntime, openvino)",
+                runs.name,
+                "Leave --precision or --backend out.",
+            )
+        if asked in ("any", "int8") and self.options.latency_table is not None:
+            raise InputError("no int8 beside --latency-table, which is of one precision", asked)
+        if self.context.configuration.onnx and not has_onnx():
             raise missing_extra("onnxruntime", "onnx", "ONNX files and their latencies")
         self.strategy.check()
         if self.options.plan_from is not None:
@@ -308,6 +350,10 @@ class LimitedSearch(Method):
         """How long the whole run will take, in seconds, by the strategy."""
         return self.strategy.estimate_seconds()
 
+    def batch_sizes(self) -> list[int]:
+        """Of the strategy's trainings."""
+        return [self.strategy.trainer.recipe.batch_size]
+
     @property
     def limits(self) -> dict[str, float | list[float]]:
         """As given, else those that the finished table brought."""
@@ -326,6 +372,7 @@ class LimitedSearch(Method):
             *s.before_table(),
             Stage("table", "latency table", lambda: self.table.make(s.limits_without), redone=BY_LATENCY),
             *s.training_stages(),
+            *([Stage("quantise", "int8", self._quantise, redone=REDONE)] if "int8" in self.precisions else []),
             Stage("choose", "choose", self._choose, redone=BY_LIMITS | BY_LATENCY),
             Stage("beside", "simple things beside", self._beside),
             Stage("answer", "answer", self._answer, redone=BY_LIMITS | BY_LATENCY),
@@ -342,10 +389,28 @@ class LimitedSearch(Method):
                 write_atomic(run.folder / name, (source.folder / name).read_bytes())
         return RepeatResult(run=str(source.folder))
 
+    # --- precision ---
+
+    def _quantise(self) -> QuantiseResult:
+        """Make an int8 network of everything that may be an answer."""
+        pool = self.strategy.pool() if "int8" in self.table.timed_in else []
+        with self.context.progress.task("int8 networks", len(pool)) as bar:
+            for one in pool:
+                self.context.stop.check()
+                self.strategy.trainer.in_int8(one)
+                bar.advance()
+        both = with_int8(self.context.run, pool)
+        return QuantiseResult(networks=[one.name for one in both if one.precision == "int8"])
+
+    def _pool(self) -> list[TrainedNetwork]:
+        """Everything that may be an answer, in the precisions that were asked for; in float where there is no other."""
+        every = with_int8(self.context.run, self.strategy.pool())
+        return [one for one in every if one.precision in self.precisions] or every
+
     # --- choosing ---
 
     def _space(self, one: TrainedNetwork) -> StagedSpace[Any]:
-        return self.strategy.spaces[one.image_size]
+        return self.strategy.spaces[one.place]
 
     def _parsed(self, one: TrainedNetwork) -> Architecture:
         architecture: Architecture = self._space(one).parse(one.architecture)
@@ -353,22 +418,26 @@ class LimitedSearch(Method):
 
     def known(self, one: TrainedNetwork) -> dict[str, float]:
         """What a network takes of every resource, its latency as timed here."""
-        return self.table.known(one.image_size, self._parsed(one))
+        return self.table.known(one.place, self._parsed(one), one.precision)
 
     def _choose(self) -> ChooseResult:
         """Time what was trained, give every limit what is preferred of what keeps it, test and save these."""
-        context, pool = self.context, self.strategy.pool()
+        context, pool = self.context, self._pool()
         with context.progress.task("timing and testing", len(pool) + len(self.table.limit_sets)) as bar:
             for one in pool:
                 self.known(one)
                 bar.advance()
             models = []
             for limits in self.table.limit_sets:
-                models.append(self._model(self._best_within(limits, pool), limits))
+                taken, reason = self._best_within(limits, pool)
+                models.append(self._model(taken, limits).model_copy(update={"reason": reason}))
                 bar.advance()
         return ChooseResult(models=models)
 
-    def _best_within(self, limits: dict[str, float], pool: Sequence[TrainedNetwork]) -> TrainedNetwork:
+    def _best_within(
+        self, limits: dict[str, float], pool: Sequence[TrainedNetwork]
+    ) -> tuple[TrainedNetwork, str | None]:
+        """The network to take, and why, where another one within the limits was better on validation."""
         within = [one for one in pool if met(limits, self.known(one))]
         if not within:
             self.context.progress.say(
@@ -376,18 +445,27 @@ class LimitedSearch(Method):
                 "Measure again on a quiet machine: archwright runs resume RUN --remeasure"
             )
             within = [min(pool, key=lambda one: self.known(one)["latency_ms"])]
-        return self.strategy.preferred(within)
+        taken, best = self.strategy.preferred(within), max(within, key=lambda one: one.validation_accuracy)
+        if best.validation_accuracy <= taken.validation_accuracy:
+            return taken, None
+        slower = self.known(taken)["latency_ms"] >= self.known(best)["latency_ms"]
+        which = "the slower one is taken: larger networks and images are better as a rule" if slower else "the quicker"
+        return taken, (
+            f"Validation on {len(self.context.task.data.validation):,} images cannot tell "
+            f"{best.validation_accuracy:.1f} % from {taken.validation_accuracy:.1f} %; of networks that close {which}."
+        )
 
     def _model(self, one: TrainedNetwork, limits: dict[str, float]) -> Candidate:
         """All that is known of the answer of a limit; its latency is the measured one where it was timed."""
         space, architecture = self._space(one), self._parsed(one)
         size, cost = one.image_size, space.cost(architecture, space.scale)
-        predicted, timed = self.table.predicted(size, architecture), self.table.timed(size, architecture)
+        predicted = self.table.predicted(one.place, architecture, one.precision)
+        timed = self.table.timed(one.place, architecture, precision=one.precision)
         details = {"steps": one.steps, "network": one.name, **one.known}
         if timed is not None:
             details |= {"slowdown": timed.slowdown, "raw_median_ms": timed.raw_median_ms}
         return Candidate(
-            **self._kept(one).model_dump(),
+            **self._kept(one).model_dump(exclude={"precision"}),
             architecture=one.architecture,
             image_size=size if len(self.strategy.spaces) > 1 else None,
             limits=limits,
@@ -397,6 +475,7 @@ class LimitedSearch(Method):
             predicted_latency_ms=predicted["latency_ms"],
             predicted_accuracy=details.pop("predicted_accuracy", None),
             measured_latency_ms=None if timed is None else Spread(**timed.model_dump(include=set(Spread.model_fields))),
+            precision=one.precision if self.searches_precision else None,
             memory_bytes=round(predicted["memory_bytes"]),
             scale=space.scale.to_dict(),
             details=details,
@@ -406,7 +485,8 @@ class LimitedSearch(Method):
         """What the network's test says; tested and saved once."""
         log, trainer = self.context.run.items("kept"), self.strategy.trainer
         if one.name not in log.done:
-            space = self._space(one)
+            space, int8 = self._space(one), one.precision == "int8"
+            file = trainer.int8_file(one.name.removesuffix("-int8"))
             kept = keep_answer(
                 self.context,
                 trainer.load(one.weights),
@@ -415,8 +495,9 @@ class LimitedSearch(Method):
                 f"model-{len(log.done) + 1}",
                 one.epochs,
                 onnx=has_onnx(),
-                data=trainer.data(one.image_size),
-                known=self.strategy.facts,
+                data=trainer.data(one.place),
+                known={**self.strategy.facts, **one.known.get("facts", {})},
+                int8=Int8.of(file.read_bytes(), one.known["int8"]) if int8 else None,
             )
             log.record(one.name, kept.model_dump(mode="json"))
         return Trained.model_validate(log.done[one.name])
@@ -426,7 +507,7 @@ class LimitedSearch(Method):
     def _beside(self) -> BesideResult:
         """What simple things reach, the plain network after as many steps as the strategy gives it."""
         context, data = self.context, self.context.task.data
-        if not self.options.beside:
+        if not context.configuration.beside:
             return BesideResult(found={CHANCE: Beside(**guess(data))})
         asked = self.strategy.plain()
         plain = PlainTraining(
@@ -456,6 +537,7 @@ class LimitedSearch(Method):
         models = self.result("choose", ChooseResult).models
         best = max(models, key=lambda one: (one.validation_accuracy or 0.0, -(one.latency_ms or 0.0)))
         self._copy_best(best)
+        keep_tried(self.context.run, map(self._tried, self._pool()))
         beside = self.result("beside", BesideResult).found
         return Found(
             best=best,
@@ -469,6 +551,21 @@ class LimitedSearch(Method):
             latency_on=table.device,
             reachable_ms=(table.least_ms, table.most_ms),
             details=summary.details,
+        )
+
+    def _tried(self, one: TrainedNetwork) -> Candidate:
+        """A network of the pool, with the latency that it was chosen by."""
+        space, architecture, known = self._space(one), self._parsed(one), self.known(one)
+        cost = space.cost(architecture, space.scale)
+        return Candidate(
+            architecture=one.architecture,
+            validation_accuracy=one.validation_accuracy,
+            image_size=one.image_size if len(self.strategy.spaces) > 1 else None,
+            params=cost.params,
+            macs=cost.macs,
+            latency_ms=known["latency_ms"],
+            precision=one.precision if self.searches_precision else None,
+            memory_bytes=round(known["memory_bytes"]),
         )
 
     def _copy_best(self, best: Candidate) -> None:
@@ -503,12 +600,14 @@ def front_of(networks: Sequence[TrainedNetwork], latency_ms: Callable[[TrainedNe
         latency_ms: of a network, in milliseconds.
     """
     front, best, several = list[Candidate](), -1.0, len({one.image_size for one in networks}) > 1
+    precisions = len({one.precision for one in networks}) > 1
     for one in sorted(networks, key=lambda one: (latency_ms(one), -one.validation_accuracy)):
         if one.validation_accuracy > best:
             best = one.validation_accuracy
             size = one.image_size if several else None
             known = {"validation_accuracy": best, "latency_ms": latency_ms(one), "image_size": size}
-            front.append(Candidate(architecture=one.architecture, **known))
+            own = one.precision if precisions else None
+            front.append(Candidate(architecture=one.architecture, precision=own, **known))
     return front
 
 
@@ -533,7 +632,9 @@ class TimedAgain(BaseModel):
         return max(self.medians_ms) <= self.limit_ms
 
 
-def time_again(folder: Path | str, times: int = 3, progress: Progress | None = None) -> list[TimedAgain]:
+def time_again(
+    folder: Path | str, times: int = 3, progress: Progress | None = None, backend: str | None = None
+) -> list[TimedAgain]:
     """Time every network that a finished search chose for a latency limit, nothing corrected.
 
     All are timed once before the first is timed again. A time is the median of the calls of the middle of three rounds,
@@ -543,6 +644,7 @@ def time_again(folder: Path | str, times: int = 3, progress: Progress | None = N
         folder: of the run.
         times: how often.
         progress: where to show it.
+        backend: what runs the networks; as the run measured its latencies if not given.
     """
     if times < 1:
         raise InputError("at least one time", str(times))
@@ -554,6 +656,9 @@ def time_again(folder: Path | str, times: int = 3, progress: Progress | None = N
     if not models:
         raise InputError("models with a latency limit", f"none in {run.folder}")
     timing = timing_of(run)
+    if backend is not None:
+        processor = timing.processor if find_backend(backend).any_processor else "cpu"
+        timing = replace(timing, backend=backend, processor=processor)
     clocks = {one.model or "": _clock(run.folder, one, timing) for one in models}  # one network may have several limits
     medians: dict[str, list[float]] = {name: [] for name in clocks}
     with (progress or Progress()).task("timing", times * len(clocks)) as bar:
@@ -589,9 +694,17 @@ def timing_of(run: Run) -> Timing:
     return table.timing
 
 
+def _delivered(model: Model | Ensemble, timing: Timing) -> nn.Module | bytes:
+    """What is timed of a saved model: its file where int8 answers, else its network, which the back end compiles."""
+    members = model.members if isinstance(model, Ensemble) else (model,)
+    if all(one.int8 is None for one in members) or timing.backend == EAGER:
+        return model.network
+    return graph_of(model)
+
+
 def _clock(folder: Path, one: Candidate, timing: Timing) -> Callable[[], float]:
     """Times a saved network."""
     model = load_model(inside(folder, one.model or ""))
     scale = model.members[0].scale if isinstance(model, Ensemble) else model.scale
-    watch = stopwatch(model.network, scale, timing)
+    watch = stopwatch(_delivered(model, timing), scale, timing)
     return lambda: middle_round(watch).median_ms

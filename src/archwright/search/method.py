@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator, model_validator
@@ -14,19 +15,30 @@ from archwright.costs.measure import Timing
 from archwright.errors import InputError, RunError, missing_extra
 from archwright.export import has_onnx
 from archwright.runs import disk
-from archwright.search.answer import Candidate, Found
+from archwright.search.answer import Beside, Candidate, Found
+from archwright.search.beside import (
+    CHANCE,
+    FEW_BESIDE,
+    BesideResult,
+    PlainTraining,
+    guess,
+    simple_things,
+    steps_within,
+    verdict,
+)
 from archwright.search.configuration import OF_EVALUATIONS, OF_WORK, SETTINGS, Configuration, validated
 from archwright.search.context import Context
-from archwright.search.evaluator import evaluation_seconds
+from archwright.search.evaluator import evaluation_seconds, team_share
 from archwright.search.final import train_answer
+from archwright.search.objectives import front_of, objectives_of, values_of
 from archwright.search.task import Task
+from archwright.search.tried import keep_tried
 from archwright.search.values import Choice, StageResult, Trained
 from archwright.spaces.base import Architecture
 from archwright.spaces.operations import Cost
 from archwright.spaces.topology import topology_json
 
 R = TypeVar("R", bound=StageResult)
-
 
 Redone = frozenset[Literal["limits", "latency"]]
 BY_LIMITS: Redone = frozenset({"limits"})
@@ -175,7 +187,7 @@ class Method(ABC):
         _ = task.scale, task.final_recipe
         if c.data is not None:
             task.check_recipe()
-        if c.onnx and not has_onnx():
+        if (c.onnx or c.precision in ("any", "int8")) and not has_onnx():
             raise missing_extra("onnx", "onnx", "writing ONNX files")
         task.check_limits(context.rng("limits"), ("latency_ms",) if self.measures_latency else ())
 
@@ -217,6 +229,44 @@ class Method(ABC):
         """Rough duration of the whole run, or None where it is a matter of seconds."""
         return None
 
+    def batch_sizes(self) -> list[int]:
+        """Images a step, of plain trainings first; each batch is cut into the search's shards."""
+        return [self.context.task.recipe.batch_size] if self.context.task.trains_answer else []
+
+    # --- what simple things reach, for every method that trains on images ---
+
+    def beside_stage(self, trained: Callable[[], Architecture]) -> Stage:
+        """The stage ``beside``: what simple things reach on the same images, so that no answer is shown alone.
+
+        Args:
+            trained: gives the architecture of the answer, whose training the plain network's is a part of.
+        """
+        return Stage("beside", "simple things beside", lambda: self._try_simple(trained()))
+
+    def _try_simple(self, architecture: Architecture) -> BesideResult:
+        context, task = self.context, self.context.task
+        if not context.configuration.beside:
+            return BesideResult(found={CHANCE: Beside(**guess(task.data))})
+        recipe, macs = task.final_recipe, task.space.cost(architecture, task.scale).macs
+        plain = PlainTraining(
+            recipe=recipe.changed(epochs=1),
+            steps=steps_within(task.data, recipe, macs),
+            augment=task.augmentation(),
+            seed=context.configuration.seed,
+            device=context.device.name,
+            checkpoints=context.run.checkpoints("beside"),
+            stop=context.stop,
+        )
+        with context.progress.task("simple things beside", max(1, plain.steps)) as bar:
+            found = simple_things(task.data, plain, bar.advance, FEW_BESIDE)
+        return BesideResult(found={name: Beside(**one) for name, one in found.items()})
+
+    @property
+    def simple(self) -> dict[str, Beside]:
+        """What the stage ``beside`` found; nothing where the run has none."""
+        done = self.context.run.stage_result("beside") is not None
+        return self.result("beside", BesideResult).found if done else {}
+
     @abstractmethod
     def stages(self) -> list[Stage]:
         """Its stages in the order of their work; the same in every session."""
@@ -250,7 +300,7 @@ class SearchMethod(Method):
         """The method's own, then train (unless a table gives the answer's accuracy) and answer."""
         own = self.search_stages()
         training = [Stage("train", "train the chosen network", lambda: self._train(own[-1].name))]
-        rest = training if self.trains_answer else []
+        rest = [*training, self.beside_stage(lambda: self.chosen(own[-1].name))] if self.trains_answer else []
         return own + rest + [Stage("answer", "answer", lambda: self._answer(own[-1].name))]
 
     @property
@@ -274,14 +324,35 @@ class SearchMethod(Method):
 
     @property
     def final_rounds(self) -> float:
-        """How many evaluations the training of the answer takes as long as."""
+        """How many evaluations the training of the answer takes as long as, by those who train it."""
         task = self.context.task
-        return task.final_recipe.epochs / task.recipe.epochs if self.trains_answer else 0.0
+        return self.team_share * task.final_recipe.epochs / task.recipe.epochs if self.trains_answer else 0.0
+
+    @cached_property
+    def team_share(self) -> float:
+        """Seconds of a training step with all processes over those of one; timed once."""
+        return team_share(self.context)
 
     def chosen(self, stage: str) -> Architecture:
         """The architecture that ``stage`` ended with."""
         architecture: Architecture = self.context.task.space.parse(self.result(stage, Choice).architecture)
         return architecture
+
+    def tried(self, stage: str, measured_on: str) -> Iterator[Candidate]:
+        """What the item log of ``stage`` keeps of the networks that were evaluated, failures left out.
+
+        Args:
+            stage: that evaluated them.
+            measured_on: what their accuracies are of.
+        """
+        task, wanted = self.context.task, objectives_of(self.context.configuration)
+        for text, result in self.context.run.items(stage).done.items():
+            accuracy = result.get("accuracy") if isinstance(result, dict) else None
+            if isinstance(accuracy, int | float):
+                costs = task.costs(task.space.parse(text))
+                known = {"search_accuracy": accuracy, "search_accuracy_on": measured_on}
+                values = values_of(result, wanted, costs) or None
+                yield Candidate(architecture=text, objectives=values, **known, **costs)
 
     def _train(self, stage: str) -> Trained:
         """Train the choice for longer, test it once, save the model."""
@@ -305,12 +376,25 @@ class SearchMethod(Method):
         if self.trains_answer:
             known |= self.result("train", Trained).model_dump()
             known["scale"] = task.scale.to_dict()
+        tried = list(self.tried(stage, choice.accuracy_on))
+        keep_tried(self.context.run, tried)
+        front = front_of(tried, objectives_of(self.context.configuration))
+        chosen = next((one.objectives for one in front if one.architecture == choice.architecture), None)
         best = Candidate(
             architecture=str(architecture),
             search_accuracy=choice.accuracy,
             search_accuracy_on=choice.accuracy_on,
             topology=topology_json(architecture) or None,
+            objectives=chosen,
             **known,
             **task.costs(architecture),
         )
-        return Found(best=best, evaluations=choice.evaluations, failures=choice.failures)
+        beside = self.simple
+        return Found(
+            best=best,
+            front=front,
+            evaluations=choice.evaluations,
+            failures=choice.failures,
+            beside=beside,
+            verdict=(verdict(best, beside) or None) if beside else None,
+        )

@@ -16,6 +16,7 @@ from archwright.search.configuration import OF_EVALUATIONS, OF_WORK
 from archwright.search.context import Context
 from archwright.search.evaluator import Evaluated, Evaluator, accuracy_on
 from archwright.search.method import Options, SearchMethod, Stage
+from archwright.search.objectives import check_objectives
 from archwright.search.values import Choice
 from archwright.spaces.base import Architecture
 
@@ -44,6 +45,14 @@ class ProposalSearch(SearchMethod):
     remembers: ClassVar[bool] = True
     """Whether a proposal may depend on earlier ones other than by their evaluations: then a study that is opened again
     lets the method propose all of them once more, in turn, which takes its time."""
+
+    def check(self) -> None:
+        """Also refuses objectives that nothing gives."""
+        super().check()
+        check_objectives(self.context.task)
+
+    needs_objectives: ClassVar[bool] = False
+    """Whether it goes by several objectives, which a study, told one score, does not have."""
 
     @abstractmethod
     def propose(self, history: Sequence[Evaluated], number: int) -> Architecture:
@@ -117,7 +126,7 @@ def evaluate_proposals(
             count = min(batch, evaluations - len(history))
             chosen = [propose(history, len(history) + i) for i in range(count)]
             for architecture, accuracy in zip(chosen, evaluator(chosen), strict=True):
-                history.append(Evaluated(architecture, accuracy))
+                history.append(Evaluated(architecture, accuracy, evaluator.objectives(architecture)))
             best = max(one.accuracy for one in history)
             bar.advance(count)
             bar.note(f"best {best:.2f}" if best > -inf else "all failed")

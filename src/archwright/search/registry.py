@@ -8,6 +8,7 @@ methods = Registry(
     "method",
     Entry("random", "archwright.methods.baselines:RandomSearch", "distinct random architectures, the best one wins"),
     Entry("evolution", "archwright.methods.baselines:Evolution", "regularised evolution: mutate the young and fit"),
+    Entry("nsga2", "archwright.methods.nsga2:Nsga2", "NSGA-II: the front of several objectives, of your own too"),
     Entry(
         "binas",
         "archwright.methods.binas:Binas",
@@ -27,5 +28,8 @@ methods = Registry(
     Entry("rarts-width", "archwright.methods.rarts_width:RartsWidth", "thin a network you have and fine-tune it"),
     Entry("nesbs", "archwright.methods.nesbs:Nesbs", "an ensemble of different architectures by Bayesian sampling"),
     Entry("rsps", "archwright.methods.conas:Rsps", "random search with shared weights: the best of the measured"),
+    Entry(
+        "train", "archwright.methods.given:Given", "no search: train an architecture that is given (archwright train)"
+    ),
     Entry("conas", "archwright.methods.conas:Conas", "a supernet's loss as a sparse polynomial, minimised exactly"),
 )

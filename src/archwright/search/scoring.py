@@ -73,7 +73,7 @@ def request_scores(context: Context, options: ScoreOptions, metrics: tuple[str, 
         metrics: names of the scores.
     """
     size = options.proxy_size or context.task.space.proxy_size
-    noise = DataRequest(f"random:classes=10,size={size},channels=3,count=2048", context.configuration.seed)
+    noise = DataRequest(f"random:classes=10,size={min(size, 32)},channels=3,count=2048", context.configuration.seed)
     return ScoreRequest(
         metrics=metrics,
         data=context.task.data_request if context.configuration.data is not None else noise,

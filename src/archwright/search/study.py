@@ -58,6 +58,8 @@ class Study:
         chosen = methods.get(method)
         if not issubclass(chosen, ProposalSearch):
             raise InputError("a method that proposes architectures (random, evolution, hnas)", repr(method))
+        if chosen.needs_objectives:
+            raise InputError("a method with one score in a study", repr(method), "Give search() your function.")
         settings = {**options, "space": space or chosen.default_space, "evaluate": ASK_AND_TELL}
         configuration = asked_for(method, settings, "settings of a study")
         device = compute_device(configuration)

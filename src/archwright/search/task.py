@@ -17,9 +17,9 @@ import torch
 from archwright.costs.limits import RESOURCES, check_numbers, check_reachable, met
 from archwright.data import Augmentation, ImageData
 from archwright.data.augmentation import Augment, find_augmentation
-from archwright.data.request import DataRequest, load_data
+from archwright.data.request import LOADED, DataRequest, load_data
 from archwright.errors import InputError, unknown_name
-from archwright.references import DataRef, resolve
+from archwright.references import DataRef, SpaceRef, resolve
 from archwright.search.configuration import ASK_AND_TELL, Configuration, references
 from archwright.spaces.base import Architecture, Scale, Space
 from archwright.spaces.registry import find_space, spaces
@@ -55,6 +55,8 @@ class Task:
     def space_text(self) -> str:
         """How another process finds the space."""
         text = self.configuration.space
+        if SpaceRef.parse(text).kind == "model":
+            return str(getattr(self.space, "saved_as", text))  # with a digest of what it is now
         return spaces.elsewhere(text) if text in spaces else text
 
     @cached_property
@@ -91,7 +93,10 @@ class Task:
         if c.data is None:
             raise InputError("a data set (--data)", "none", "Give one, for example --data digits.")
         if DataRef.parse(c.data).is_local:
-            return DataRequest(str(DataRef("kept", str((self.home or Path()).absolute() / DATA_FILE))), c.seed)
+            kept = DataRequest(str(DataRef("kept", str((self.home or Path()).absolute() / DATA_FILE))), c.seed)
+            if self.given is not None:
+                LOADED[kept] = self.given  # before there is a folder, nobody finds them there
+            return kept
         return DataRequest(c.data, c.seed, c.image_size, c.skip_bad, c.split)
 
     def data_at(self, image_size: int) -> ImageData:
@@ -99,6 +104,13 @@ class Task:
         if self.given is not None or self.data_request.source.kind == "kept":
             return self.data if self.data.image_size == image_size else self.data.resized(image_size)
         return load_data(replace(self.data_request, image_size=image_size))
+
+    @property
+    def own_image_size(self) -> int:
+        """Of the images as they are given, whatever size was asked for."""
+        if self.given is not None or self.data_request.source.kind == "kept":
+            return self.data.image_size
+        return load_data(replace(self.data_request, image_size=None)).image_size
 
     def augmentation(self, **changes_to_default: Any) -> Augment | None:
         """What is done to training images; a method may want the default one changed, but not what a user asked for."""
@@ -135,7 +147,7 @@ class Task:
     def recipe(self) -> Recipe:
         """How one evaluation trains."""
         c = self.configuration
-        own = {"epochs": c.epochs, "batch_size": c.batch_size, "lr": c.lr}
+        own = {"epochs": c.epochs, "batch_size": c.batch_size, "lr": c.lr, "sync_norm": c.sync_norm or None}
         known = set(Recipe.model_fields) - set(own) - {"distill_weight", "distill_temperature"}  # no teacher here
         for name in c.training:
             if name not in known:
@@ -171,8 +183,8 @@ class Task:
             if sends_away and one.is_local:
                 raise InputError(
                     f"the {what} as MODULE:OBJECT, which other processes can import",
-                    f"an object that only this program has, with --executor {c.executor}",
-                    "Put it into a module, or use the executor here.",
+                    "an object that only this program has",
+                    "Put it into a module, or let this process do all work: --executor here, no --ranks.",
                 )
 
     def check_recipe(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import model_validator
 
@@ -59,6 +59,7 @@ class Trained(StageResult):
         epochs: of its training.
         model: the safetensors file.
         onnx: the ONNX file, where one was asked for.
+        precision: ``int8`` where the answer is an int8 file; None in float.
     """
 
     accuracy: float
@@ -68,6 +69,7 @@ class Trained(StageResult):
     epochs: int
     model: str
     onnx: str | None = None
+    precision: Literal["int8"] | None = None
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

@@ -138,6 +138,9 @@ class Space(ABC, Generic[A]):
     proxy_size: ClassVar[int] = 8
     """Image size at which training-free scores of the space's small networks rank it well, in pixels."""
 
+    scored_whole: ClassVar[bool] = False
+    """Whether networks are scored at the size of the images, as nobody knows how small an image they take."""
+
     def proxy_scale(self, channels: int, cells: int, classes: int, image_size: int, image_channels: int) -> Scale:
         """The scale of the small networks that training-free metrics score; refused where there are none.
 

@@ -1,6 +1,6 @@
 """A whole space in one line: named choices, of which an architecture takes one each.
 
-    ChoiceSpace({"depth": [2, 3, 4], "width": [16, 32], "activation": ["relu", "silu"]})
+    ChoiceSpace({"depth": [2, 3, 4], "width": Integer(8, 256, log=True), "activation": ["relu", "silu"]})
 
 It serves a user's own function (``evaluate=``), and with ``build`` it makes networks to be trained like any other.
 """
@@ -27,6 +27,7 @@ from archwright.references import SpaceRef
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.counting import count_network
 from archwright.spaces.operations import Cost
+from archwright.spaces.ranges import Range
 from archwright.strict import parse_json
 
 _ENUMERATED = 100_000
@@ -59,7 +60,8 @@ class ChoiceSpace(Space[Combination]):
     """All combinations of the given choices.
 
     Args:
-        choices: for each name the values it may take, each of them plain JSON.
+        choices: for each name the values it may take, each of them plain JSON, or a range of numbers
+            (:func:`~archwright.spaces.ranges.Real`, :func:`~archwright.spaces.ranges.Integer`).
         build: makes the network of an architecture for images and classes of a scale; without it the space has no
             networks, and a search needs a function that evaluates architectures.
         name: for people.
@@ -73,9 +75,15 @@ class ChoiceSpace(Space[Combination]):
     operations: ClassVar[tuple[str, ...]] = ("choice",)
     scales: ClassVar[Mapping[str, Scale]] = {"small": Scale(channels=16, cells=1)}
 
-    def __init__(self, choices: Mapping[str, Iterable[Any]], build: Build | None = None, name: str = "choices") -> None:
+    def __init__(
+        self, choices: Mapping[str, Iterable[Any] | Range], build: Build | None = None, name: str = "choices"
+    ) -> None:
         self.name = name
-        self.choices = _checked(choices)
+        if not isinstance(choices, Mapping) or not choices:
+            raise InputError('choices such as {"depth": [2, 3], "width": [16, 32]}', repr(choices))
+        self.ranges = {key: found for key, given in choices.items() if (found := _range(key, given)) is not None}
+        listed: dict[str, Any] = {**choices, **{key: one.levels for key, one in self.ranges.items()}}
+        self.choices = _checked(listed)
         self._build = build
         self._texts = {name: [json.dumps(value) for value in values] for name, values in self.choices.items()}
         self._costs: dict[tuple[Combination, Scale], Cost] = {}
@@ -97,7 +105,10 @@ class ChoiceSpace(Space[Combination]):
     @property
     def spec(self) -> str | None:
         """The text that makes this space again; None where it builds networks, for which there is no text."""
-        return None if self._build else str(SpaceRef("choices", json.dumps(self.choices)))
+        said = {
+            name: self.ranges[name].to_json() if name in self.ranges else self.choices[name] for name in self.choices
+        }
+        return None if self._build else str(SpaceRef("choices", json.dumps(said)))
 
     @property
     def makers(self) -> tuple[Any, ...]:
@@ -149,10 +160,16 @@ class ChoiceSpace(Space[Combination]):
         if not isinstance(values, dict) or set(values) != set(self.choices):
             got = ", ".join(values) if isinstance(values, dict) else type(values).__name__
             raise InputError(f"a value for each of {', '.join(self.choices)}", got or "none")
-        for name, texts in self._texts.items():
-            if json.dumps(values[name]) not in texts:
-                raise InputError(f"one of {', '.join(texts)} for {name!r}", json.dumps(values[name]))
-        return self._combination(self._texts[name].index(json.dumps(values[name])) for name in self._texts)
+        return self._combination([self._position(name, values[name]) for name in self._texts])
+
+    def _position(self, name: str, value: Any) -> int:
+        """Where ``value`` is among those of ``name``; of a range the nearest."""
+        if name in self.ranges:
+            return self.ranges[name].nearest(value)
+        texts = self._texts[name]
+        if json.dumps(value) not in texts:
+            raise InputError(f"one of {', '.join(texts)} for {name!r}", json.dumps(value))
+        return texts.index(json.dumps(value))
 
     def encode(self, architecture: Combination) -> Encoding:
         """One row a choice, with a one at the value that is taken."""
@@ -171,14 +188,18 @@ class ChoiceSpace(Space[Combination]):
         return self._combination(int(row[0].argmax()) for row in rows.values())
 
     def neighbours(self, architecture: Combination) -> list[Combination]:
-        """Every architecture that differs in one value."""
+        """Every architecture that differs in one value; in a range by one, two, four ... steps of it."""
         picks = self._picks(architecture)
         return [
             self._combination([*picks[:slot], other, *picks[slot + 1 :]])
-            for slot, values in enumerate(self.choices.values())
-            for other in range(len(values))
-            if other != picks[slot]
+            for slot, name in enumerate(self.choices)
+            for other in self._others(name, picks[slot])
         ]
+
+    def _others(self, name: str, pick: int) -> list[int]:
+        if name in self.ranges:
+            return self.ranges[name].moves(pick)
+        return [other for other in range(len(self.choices[name])) if other != pick]
 
     def crossover(self, first: Combination, second: Combination, rng: np.random.Generator) -> Combination:
         """Each value from one of the parents."""
@@ -280,10 +301,15 @@ def check_logits(logits: Any, classes: int, what: str) -> None:
         raise InputError(f"logits (images, {classes}) from {what}", got)
 
 
+def _range(name: str, given: Any) -> Range | None:
+    """The range that is given for a choice; None where its values are listed."""
+    if isinstance(given, Range):
+        return given
+    return Range.from_json(name, given) if isinstance(given, Mapping) else None
+
+
 def _checked(choices: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
     """Names with at least one plain value each and two architectures in all."""
-    if not isinstance(choices, Mapping) or not choices:
-        raise InputError('choices such as {"depth": [2, 3], "width": [16, 32]}', repr(choices))
     found: dict[str, list[Any]] = {}
     for name, values in choices.items():
         if not isinstance(name, str) or isinstance(values, str | bytes) or not isinstance(values, Iterable):

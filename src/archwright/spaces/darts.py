@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Encoding, Network, Scale
-from archwright.spaces.cell_space import CellSpace, DecisionScores, DrawnRows, EdgeCell, MakeCell
+from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell
 from archwright.spaces.cells import (
     Cell,
     CellNetwork,
@@ -26,6 +26,7 @@ from archwright.spaces.cells import (
     reaches_output,
 )
 from archwright.spaces.operations import Cost
+from archwright.spaces.supernet_space import DecisionScores, DrawnRows
 
 NAMES = (
     "none",
@@ -154,7 +155,7 @@ class Darts(CellSpace[CellPair]):
 
     def _two_edges_a_node(self, weights: NDArray[np.floating[Any]]) -> NDArray[np.int8]:
         """0/1 rows of the kept edges, (14, 8)."""
-        columns = self.strongest_columns(weights)
+        columns = self.strongest_columns("normal", weights)
         chosen = np.eye(len(NAMES), dtype=np.int8)[columns]
         strength = np.take_along_axis(weights, columns[:, None], axis=1)[:, 0]
         for node in CONCAT:
@@ -164,12 +165,12 @@ class Darts(CellSpace[CellPair]):
         return chosen
 
     @property
-    def choices(self) -> dict[str, DrawnRows]:
+    def draws(self) -> dict[str, DrawnRows]:
         """One row of operations and one of inputs for each node, chosen independently (as the thesis' NASI does)."""
         rows: dict[str, DrawnRows] = {}
         for cell in self.decisions:
-            rows[f"{cell}:operation"] = DrawnRows(NODES, len(NAMES))
-            rows |= {f"{cell}:inputs:{node}": DrawnRows(1, node, operations=False) for node in CONCAT}
+            rows[f"{cell}:operation"] = DrawnRows(NODES, len(NAMES), tuple(self.candidates(cell).tolist()))
+            rows |= {f"{cell}:inputs:{node}": DrawnRows(1, node, tuple(range(node))) for node in CONCAT}
         return rows
 
     def weights_of(self, drawn: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -181,7 +182,7 @@ class Darts(CellSpace[CellPair]):
             weights[cell] = torch.stack(edges)
         return weights
 
-    def derive_choices(self, scores: DecisionScores) -> CellPair:
+    def derive_draws(self, scores: DecisionScores) -> CellPair:
         """Of each node the two strongest operations and the two strongest inputs, paired in order."""
         cells = []
         for cell in self.decisions:

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from archwright.errors import InputError
-from archwright.spaces.cell_space import DecisionScores, Masks
 from archwright.spaces.cells import Cell, CellPair, Edge, parse_cell_pair, reaches_output
 from archwright.spaces.darts import CONCAT, EDGES, NAMES, NODES, Darts, canonical_cell, encode_cell
+from archwright.spaces.supernet_space import DecisionScores, Masks
 
 
 class DartsFree(Darts):

@@ -32,6 +32,13 @@ _BLOCK_TEXT = re.compile(r"ir_r1_k(\d+)_s(\d+)_e(\d+)_c(\d+)(_se0\.25)?")
 
 SCALES: Mapping[str, MbConvScale] = {
     "mbconv-224": MbConvScale(classes=1000, image_size=224),
+    "mbconv-224-published": MbConvScale(
+        classes=1000,
+        image_size=224,
+        expansions=(3, 4, 6),
+        pooled_last=True,
+        activations=("relu", "relu", "hard_swish", "hard_swish", "hard_swish"),
+    ),
     "mbconv-64": MbConvScale(image_size=64, width=0.5, stage_strides=(1, 2, 2, 1, 2)),
     "mbconv-32": MbConvScale(image_size=32, width=0.5, stem_stride=1, stage_strides=(2, 2, 2, 1, 1)),
     "mbconv-32-fast": MbConvScale(image_size=32, width=0.5, stage_strides=(2, 2, 2, 1, 1)),
@@ -39,8 +46,11 @@ SCALES: Mapping[str, MbConvScale] = {
         image_size=8, image_channels=1, width=0.25, stem_stride=1, stage_strides=(1, 2, 1, 1, 2), last_widths=(480, 640)
     ),
 }
-"""The paper's ImageNet shape and some for small images; ``mbconv-8`` fits the embedded digits, and ``mbconv-32-fast``
-with its stride-2 stem trains about three times as fast as ``mbconv-32``."""
+"""The paper's ImageNet shape, the one of the networks that its authors published, and some for small images.
+
+``mbconv-8`` fits the embedded digits, and ``mbconv-32-fast`` with its stride-2 stem trains about three times as fast as
+``mbconv-32``.
+"""
 
 PRESETS: Mapping[int, MbConvScale] = {
     128: SCALES["mbconv-224"],
@@ -94,7 +104,8 @@ class MbConvArchitecture(StagedArchitecture[MbConvBlock]):
             row: list[BlockGeometry] = []
             for block in blocks:
                 shape = (channels, block.channels, *block.configuration, block.stride, size, activation)
-                geometry = BlockGeometry(*shape, residual=bool(row))  # only a stage's later blocks have a skip
+                # only a stage's later blocks have a skip
+                geometry = BlockGeometry(*shape, residual=bool(row), squeeze_of=scale.squeeze_of)
                 row.append(geometry)
                 size, channels = geometry.out_size, block.channels
             found.append(tuple(row))

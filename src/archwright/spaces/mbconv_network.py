@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from archwright.spaces.base import Network
 from archwright.spaces.depthwise import DepthwiseConv2d
-from archwright.spaces.mbconv_scale import ActivationName, MbConvScale
+from archwright.spaces.mbconv_scale import ActivationName, MbConvScale, SqueezeOf
 from archwright.spaces.operations import Cost, norm_params
+from archwright.spaces.staged_scale import round_to_eight
 
 ACTIVATIONS: Mapping[str, type[nn.Module]] = {
     "relu": nn.ReLU,
@@ -40,11 +41,12 @@ class BlockGeometry:
     size: int
     activation: ActivationName
     residual: bool
+    squeeze_of: SqueezeOf = "expanded"
 
     def __str__(self) -> str:
         word = f"ir_k{self.kernel}_s{self.stride}_e{self.expansion}_i{self.in_channels}_c{self.channels}"
         could_add = self.stride == 1 and self.in_channels == self.channels
-        return f"{word}{'_se0.25' * self.squeeze_excite}_{self.activation}_{self.size}px" + "_noskip" * (
+        return f"{word}{f'_se{self.squeezed}' * self.squeeze_excite}_{self.activation}_{self.size}px" + "_noskip" * (
             could_add and not self.residual
         )
 
@@ -55,8 +57,8 @@ class BlockGeometry:
 
     @property
     def squeezed(self) -> int:
-        """Width of squeeze-excite: a quarter of the block's *input* channels, so the same for every expansion."""
-        return max(8, self.in_channels // 4)
+        """Width of squeeze-excite: a quarter of the channels it is ``squeeze_of``; of the expanded ones in eights."""
+        return round_to_eight(self.inner / 4) if self.squeeze_of == "expanded" else max(8, self.in_channels // 4)
 
     @property
     def out_size(self) -> int:
@@ -131,10 +133,12 @@ class NetworkEnd(nn.Sequential):
     def __init__(self, scale: MbConvScale, channels: int) -> None:
         activation = ACTIVATIONS[scale.activations[-1]]
         layers: list[nn.Module] = []
-        for before, width in pairwise((channels, *scale.last_channels)):
+        for before, width in pairwise((channels, *scale.unpooled_channels)):
             layers += [nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width), activation()]
-        classifier = nn.Linear(scale.last_channels[-1], scale.classes)
-        super().__init__(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), classifier)
+        layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+        if scale.pooled_last:
+            layers += [nn.Linear(scale.last_channels[-2], scale.last_channels[-1]), activation()]
+        super().__init__(*layers, nn.Linear(scale.last_channels[-1], scale.classes))
 
 
 def make_start(scale: MbConvScale) -> nn.Sequential:
@@ -196,20 +200,24 @@ class EndGeometry:
 
     def __str__(self) -> str:
         widths = "_c".join(map(str, (*self.scale.last_channels, self.scale.classes)))
-        return f"end_i{self.in_channels}_c{widths}_{self.scale.activations[-1]}_{self.size}px"
+        pooled = "_pooled" * self.scale.pooled_last
+        return f"end_i{self.in_channels}_c{widths}_{self.scale.activations[-1]}_{self.size}px{pooled}"
 
     def cost(self) -> Cost:
         """Parameters and multiply-accumulates of one image."""
         last = self.scale.last_channels
         total = Cost((last[-1] + 1) * self.scale.classes, last[-1] * self.scale.classes)
-        for before, width in pairwise((self.in_channels, *last)):
+        if self.scale.pooled_last:
+            total += Cost((last[-2] + 1) * last[-1], last[-2] * last[-1])
+        for before, width in pairwise((self.in_channels, *self.scale.unpooled_channels)):
             total += Cost(before * width, before * width * self.size**2) + norm_params(width)
         return total
 
     def activation_elements(self) -> int:
         """Outputs of the convolutions, the pooling and the classifier."""
-        last = self.scale.last_channels
-        return sum(last) * self.size**2 + last[-1] + self.scale.classes
+        before = self.scale.unpooled_channels
+        pooled = self.scale.last_channels[-1] * self.scale.pooled_last
+        return sum(before) * self.size**2 + before[-1] + pooled + self.scale.classes
 
     def build(self) -> nn.Module:
         """Freshly initialised last layers."""

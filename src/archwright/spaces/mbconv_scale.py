@@ -12,6 +12,7 @@ from archwright.errors import InputError
 from archwright.spaces.staged_scale import StagedScale, round_to_eight
 
 ActivationName = Literal["relu", "relu6", "swish", "hard_swish"]
+SqueezeOf = Literal["expanded", "input"]
 Configuration = tuple[int, int, bool]
 """(expansion, kernel, squeeze-excite)."""
 
@@ -31,8 +32,12 @@ class MbConvScale(StagedScale):
         expansions: allowed ratios of the inner to the input channels of a block.
         kernels: allowed sizes of the depth-wise convolution.
         squeeze_excite: allowed settings of squeeze-excite.
+        squeeze_of: the channels that squeeze-excite takes a quarter of: a block's ``expanded`` ones, as the published
+            networks, or its ``input``.
         last_widths: of the 1x1 convolutions before the pooling (two in the paper: its table's last block is a 1x1
             convolution in the published code, and here).
+        pooled_last: whether the last of them comes after the pooling, with a bias and no norm, as in the published
+            networks; before it in Table 3.
         activations: of each stage; the stem and the first block have the first, the last layers the last.
         width: multiplies all widths, which are then rounded to multiples of eight.
         width_choices: rising multiples of its width that a stage may have; the paper's space has no choice.
@@ -54,7 +59,9 @@ class MbConvScale(StagedScale):
     expansions: tuple[int, ...] = (2, 3, 6)
     kernels: tuple[int, ...] = (3, 5)
     squeeze_excite: tuple[bool, ...] = (False, True)
+    squeeze_of: SqueezeOf = "expanded"
     last_widths: tuple[int, ...] = (960, 1280)
+    pooled_last: bool = False
     activations: tuple[ActivationName, ...] = ("relu", "swish", "swish", "swish", "swish")
     width: float = 1.0
     width_choices: tuple[float, ...] = (1.0,)
@@ -97,6 +104,11 @@ class MbConvScale(StagedScale):
         return tuple(map(self._rounded, self.last_widths))
 
     @property
+    def unpooled_channels(self) -> tuple[int, ...]:
+        """Of those before the pooling."""
+        return self.last_channels[:-1] if self.pooled_last else self.last_channels
+
+    @property
     def stem_size(self) -> int:
         """Image size after the stem."""
         return ceil(self.image_size / self.stem_stride)
@@ -121,6 +133,10 @@ class MbConvScale(StagedScale):
         if any(kernel % 2 == 0 for kernel in self.kernels):
             raise InputError("odd kernels", f"{self.kernels}")
         self._check_stages()
+        if self.squeeze_of not in get_args(SqueezeOf):
+            raise InputError(f"squeeze_of among {get_args(SqueezeOf)}", repr(self.squeeze_of))
+        if self.pooled_last and len(self.last_widths) < 2:
+            raise InputError("two last_widths or more with pooled_last", f"{self.last_widths}")
         unknown = set(self.activations) - set(get_args(ActivationName))
         if unknown:
             raise InputError(f"activations among {get_args(ActivationName)}", f"{sorted(unknown)}")

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError
 from archwright.spaces.base import Architecture, Encoding, Network, Scale
-from archwright.spaces.cell_space import CellSpace, DecisionScores, EdgeCell, MakeCell, Masks
+from archwright.spaces.cell_space import CellSpace, EdgeCell, MakeCell
 from archwright.spaces.operations import OPERATIONS, RELU_CONV_3X3, Cost, DropPath, norm_params
+from archwright.spaces.supernet_space import DecisionScores, Masks
 
 EDGES: tuple[tuple[int, int], ...] = ((0, 1), (0, 2), (1, 2), (0, 3), (1, 3), (2, 3))
 """(source, target) of each edge, in the order of the text form."""
@@ -163,7 +164,7 @@ class NasBench201(CellSpace[Cell201]):
             chosen = [int(rng.choice(np.flatnonzero(row))) if row.any() else 0 for row in on["cell"]]
         architecture = Cell201(tuple(chosen))  # type: ignore[arg-type]
         if not self.is_connected(architecture):
-            best = self.strongest_columns(np.asarray(scores["cell"]))
+            best = self.strongest_columns("cell", np.asarray(scores["cell"]))
             filled = tuple(c or int(b) for c, b in zip(chosen, best, strict=True))
             architecture = Cell201(filled)  # type: ignore[arg-type]
         return architecture

@@ -35,18 +35,22 @@ spaces = Registry(
         "archwright.spaces.darts_free:DARTS_FREE",
         "DARTS cells with any number of operations on every edge",
     ),
+    Entry("published", "archwright.spaces.published:PUBLISHED", "published cells by name, and others in their form"),
 )
 
 
 def find_space(text: str) -> Space[Any]:
-    """The space that ``text`` names: registered, ``choices:{...}``, ``width:NETWORK``, or ``MODULE:OBJECT``."""
+    """The space that ``text`` names: registered, ``choices:{...}``, ``width:NETWORK``, ``model:OBJECT``, ``OBJECT``."""
     from archwright.spaces.base import Space
     from archwright.spaces.choice_space import ChoiceSpace
+    from archwright.spaces.model_space import ModelSpace
     from archwright.spaces.width import WidthSpace
 
     named = SpaceRef.parse(text)
     if named.kind == "choices":
         return ChoiceSpace.from_spec(named)
+    if named.kind == "model":
+        return ModelSpace.from_spec(named)
     if named.kind == "width":
         return WidthSpace(named.argument)
     found = resolve(text, "space") if named.kind == "object" else spaces.get(text)
@@ -60,8 +64,9 @@ def find_space(text: str) -> Space[Any]:
 def name_space(space: Space[Any]) -> str:
     """A text by which :func:`find_space` finds ``space``."""
     from archwright.spaces.choice_space import ChoiceSpace
+    from archwright.spaces.model_space import ModelSpace
 
     if space.name in spaces and spaces.get(space.name) is space:
         return str(space.name)
-    spec = space.spec if isinstance(space, ChoiceSpace) else None
+    spec = space.spec if isinstance(space, ChoiceSpace | ModelSpace) else None
     return spec if spec is not None else refer(space)

@@ -1,4 +1,4 @@
-"""Sub-graphs of a cell space as bit strings: every (place, operation) pair is on (1) or off (-1).
+"""Sub-graphs of a space with a supernet as bit strings: every (place, operation) pair is on (1) or off (-1).
 
 Unlike an architecture a sub-graph may have several operations on one edge, or none at a node. ``none`` has no bit: it
 is what remains where all bits of an edge are off. DARTS has 14 edges x 7 operations x 2 cells = 196 bits, NAS-Bench-201
@@ -15,25 +15,24 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from archwright.spaces.base import Architecture, Space
-from archwright.spaces.cell_space import EdgeCell, Masks, VertexCell, as_cell_space
+from archwright.spaces.supernet_space import Masks, as_supernet_space
 
 Signs = NDArray[np.int8]
 
 
 class Subgraphs:
-    """The bits of a cell space."""
+    """The bits of a space."""
 
     def __init__(self, space: Space[Any]) -> None:
-        self.space = as_cell_space(space)
+        self.space = as_supernet_space(space)
         self.places: list[tuple[str, int, int]] = [
             (name, row, column)
-            for name, (rows, columns) in self.space.decisions.items()
+            for name, (rows, _) in self.space.decisions.items()
             for row in range(rows)
-            for column in range(columns)
-            if name in self.space.links or self.space.operations[column] != "none"
+            for column in self.space.candidates(name).tolist()
         ]
         """(decision, row, column) of every bit."""
 
@@ -45,29 +44,8 @@ class Subgraphs:
     @cached_property
     def names(self) -> list[str]:
         """What every bit means, such as ``normal 0>2 sep_conv_3x3``."""
-        edges = self._edges()
-        found = []
-        for name, row, column in self.places:
-            if name in self.space.links:
-                found.append(f"{name} from {column}")
-            else:
-                source, target = edges.get(name, {}).get(row, (None, None))
-                where = f"{name} {source}>{target}" if source is not None else f"{name} {row + 1}"
-                found.append(f"{where} {self.space.operations[column]}")
-        return found
-
-    def _edges(self) -> dict[str, dict[int, tuple[int, int]]]:
-        """(source, target) of every row of the decisions on edges, as the skeleton's patterns say."""
-        found: dict[str, dict[int, tuple[int, int]]] = {}
-
-        def look(pattern: EdgeCell | VertexCell, _before: int, _channels: int) -> nn.Module:
-            if isinstance(pattern, EdgeCell):
-                found[pattern.decision] = dict(enumerate(pattern.edges))
-            return nn.Identity()
-
-        with torch.device("meta"):
-            self.space.skeleton(self.space.scales["small"], look)
-        return found
+        space = self.space
+        return [f"{space.place(name, row)} {space.columns(name)[column]}" for name, row, column in self.places]
 
     def draw(
         self, rng: np.random.Generator, count: int, probability: float, fixed: Mapping[int, int] | None = None

@@ -3,7 +3,8 @@
 An architecture is a value: for each group of channels (named after its first convolution) the channels that stay. The
 text is JSON with ranges, ``{"blocks.0.conv1": "0-3,7"}``. A space belongs to one network, named ``width:resnet20`` or,
 of a user's own, ``width:MODULE:FUNCTION``: a function that makes the network, and may take ``classes``,
-``image_size`` and ``image_channels``.
+``image_size`` and ``image_channels``. A network of another space is named by JSON, ``width:{"space": ...,
+"architecture": ..., "scale": {...}}``, which is what a saved model says of itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from torch import nn
 from archwright.errors import InputError
 from archwright.imports import check_shape
 from archwright.owncode import called, own_code
-from archwright.references import ObjectRef, SpaceRef, resolve
+from archwright.references import ObjectRef, SpaceRef, resolve, saved_network
+from archwright.spaces.attention import with_heads
 from archwright.spaces.base import Architecture, Encoding, Network, Scale, Space
 from archwright.spaces.channel_groups import Channels
 from archwright.spaces.choice_space import check_logits, own_network
@@ -92,7 +94,7 @@ class WidthSpace(Space[Width]):
     """All ways to thin one network, with at least one channel of each group left.
 
     Args:
-        network: a known one's name, or ``MODULE:FUNCTION``.
+        network: a known one's name, ``MODULE:FUNCTION``, or a saved one's space, architecture and scale as JSON.
         scale: of the network; its published width on small images by default.
     """
 
@@ -101,6 +103,13 @@ class WidthSpace(Space[Width]):
 
     def __init__(self, network: str, scale: Scale | None = None) -> None:
         self.network, self.name = network, str(SpaceRef("width", network))
+        self._saved = saved_network(network) if network.startswith("{") else None
+        if self._saved is not None:
+            inner = self._inner_scale
+            usual = Scale(1, 1, inner.classes, inner.image_size, inner.image_channels)
+            self.scales = {"small": usual, "paper": usual}  # type: ignore[misc]
+            self.scale = scale or usual
+            return
         if ObjectRef.find(network) is None and network not in NETWORKS:
             raise InputError(
                 f"a network among {', '.join(NETWORKS)}, or your own as MODULE:FUNCTION or FILE.py:FUNCTION",
@@ -118,6 +127,24 @@ class WidthSpace(Space[Width]):
         """Whether it is one of ours."""
         return self.network in NETWORKS
 
+    @cached_property
+    def _inner(self) -> Space[Any]:
+        """The space of the saved network."""
+        from archwright.spaces.registry import find_space
+
+        assert self._saved is not None
+        return find_space(self._saved["space"])
+
+    @cached_property
+    def _inner_scale(self) -> Scale:
+        assert self._saved is not None
+        return self._inner.scale_from(self._saved["scale"])
+
+    @property
+    def shown(self) -> str:
+        """The network, for people."""
+        return self.network if self._saved is None else f"the saved network of {self._saved['space']}"
+
     def at_scale(self, scale: Scale) -> WidthSpace:
         """The space of the network for these images, classes and width; the structure is found once."""
         return _space_at(self.network, scale)
@@ -129,7 +156,14 @@ class WidthSpace(Space[Width]):
         if scale.cells != 1:
             raise InputError(f"no --cells with the network {self.network}", str(scale.cells))
         if not self.is_known and scale.channels != usual.channels:
-            raise InputError(f"no --channels with your own network {self.network}", str(scale.channels))
+            raise InputError(f"no --channels with your own network {self.shown}", str(scale.channels))
+        if self._saved is not None:
+            known, asked = ((one.classes, one.image_channels) for one in (self._inner_scale, scale))
+            if known != asked:
+                raise InputError(
+                    f"images of {known[1]} channel(s) in {known[0]} classes, as {self.shown} has them",
+                    f"{asked[1]} channel(s) in {asked[0]} classes",
+                )
         least = NETWORKS[self.network].least_pixels if self.is_known else 2
         if scale.image_size < least:
             raise InputError(f"images of at least {least} px for {self.network}", f"{scale.image_size} px")
@@ -143,34 +177,41 @@ class WidthSpace(Space[Width]):
     @property
     def makers(self) -> tuple[Any, ...]:
         """Also a user's own function."""
+        if self._saved is not None:
+            return (type(self), *self._inner.makers)
         return (type(self),) if self.is_known else (type(self), resolve(self.network, "network"))
 
     def whole(self) -> Network:
         """The network with all its channels, as it is made; of a user's own, with the weights it comes with."""
         if self.is_known:
             return build_known(self.network, self.scale)
+        if self._saved is not None:
+            scale = self._inner_scale.changed(image_size=self.scale.image_size)
+            with torch.device("cpu"):
+                made = self._inner.build(self._inner.at_scale(scale).parse(self._saved["architecture"]), scale)
+            return with_heads(made)  # type: ignore[return-value]
         make = resolve(self.network, "network")
         if not callable(make):
             raise InputError("a function that makes a network", f"{type(make).__name__} at {self.network}")
         known = {name: getattr(self.scale, name) for name in ("classes", "image_size", "image_channels")}
         with torch.device("cpu"):
             network = called(make, known, f"your function {self.network}")
-        return own_network(network, f"your function {self.network}")
+        return with_heads(own_network(network, f"your function {self.network}"))  # type: ignore[return-value]
 
     @cached_property
     def structure(self) -> Channels:
         """Which channels go together."""
         self.check_scale(self.scale)
-        with torch.random.fork_rng(devices=[]), own_code(f"your network {self.network} to be traced"):
+        with torch.random.fork_rng(devices=[]), own_code(f"your network {self.shown} to be traced"):
             network = self.whole()
             structure = Channels(network, self.scale)
             if not self.is_known:
                 example = torch.zeros(1, self.scale.image_channels, self.scale.image_size, self.scale.image_size)
-                check_logits(network.eval()(example), self.scale.classes, f"your network {self.network}")
+                check_logits(network.eval()(example), self.scale.classes, f"your network {self.shown}")
         if not structure.groups:
             raise InputError(
                 f"a network with channels to remove beside its first layer ({structure.first}) and its classifier",
-                f"{self.network} without",
+                f"{self.shown} without",
             )
         return structure
 
@@ -234,7 +275,7 @@ class WidthSpace(Space[Width]):
             raise InputError('kept channels as JSON, as {"conv1": "0-3,7"}', f"{text[:80]!r} ({error})") from error
         if list(kept) != list(self.sizes):
             odd = sorted(set(kept) ^ set(self.sizes)) or ["another order"]
-            raise InputError(f"kept channels of each of the {len(self.sizes)} groups of {self.network}", odd[0])
+            raise InputError(f"kept channels of each of the {len(self.sizes)} groups of {self.shown}", odd[0])
         for name, numbers in kept.items():
             if not numbers or sorted(set(numbers)) != numbers or numbers[-1] >= self.sizes[name] or numbers[0] < 0:
                 raise InputError(f"rising channels from 0 to {self.sizes[name] - 1} of {name}", values[name][:80])

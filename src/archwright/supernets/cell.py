@@ -5,9 +5,7 @@ softmax (DARTS, RARTS), a straight-through Gumbel sample (NASI, NESBS, GDAS), a 
 (CoNAS). Node values are the weighted sums over edges and operations; an operation of a node that nothing reached is
 nothing, as in a stand-alone network.
 
-**Which operations run.** ``active`` (0/1 of the same shapes) says so. By default, where the weights carry no gradient,
-those with non-zero weight; where they carry one, all: the zeros of a hard sample have a derivative too, and leaving
-them out is a different (GDAS') estimator that a method must choose aloud.
+**Which operations run** is said by ``active`` (see :mod:`archwright.supernets.base`).
 
 **Batch-norm policy.** ``statistics="batch"`` (default): every forward pass, in training and when a shared-weight
 sub-network is measured, normalises by the batch's own statistics; nothing is remembered. ``statistics="running"``
@@ -18,7 +16,7 @@ cells follows the same policy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any, Literal
@@ -31,14 +29,19 @@ from torch import Tensor, nn
 
 from archwright.errors import InputError, unknown_name
 from archwright.spaces.base import Architecture, Network, Scale, Space
-from archwright.spaces.cell_space import EdgeCell, VertexCell, as_cell_space
+from archwright.spaces.cell_space import CellSpace, EdgeCell, VertexCell, as_cell_space
 from archwright.spaces.operations import OPERATIONS
+from archwright.supernets.base import Active, Statistics, Supernet, Weights
 from archwright.supernets.node_cell import NodeCell, inherit_node_network
-from archwright.supernets.parallel import Parallel, ParallelModules, Shared, make_parallel, mixtures, set_statistics
-
-Statistics = Literal["batch", "running"]
-Weights = Mapping[str, Tensor]
-Active = Mapping[str, NDArray[np.bool_]]
+from archwright.supernets.parallel import (
+    Parallel,
+    ParallelLayers,
+    ParallelModules,
+    Shared,
+    make_parallel,
+    mixtures,
+    set_statistics,
+)
 
 
 class MixedCell(nn.Module):
@@ -88,6 +91,7 @@ class MixedCell(nn.Module):
         inputs: Sequence[Tensor] = arguments[: self.inputs]
         weights, active = arguments[self.inputs :]
         states: list[Tensor | None] = list(inputs)
+        known = None if weights.requires_grad else weights.cpu().numpy()  # read off the device once a cell
         sums: dict[int, Tensor] = {}
         bypass: dict[int, Tensor] = {}
         for source in range(self.nodes):
@@ -95,7 +99,7 @@ class MixedCell(nn.Module):
                 states.append(self._finish(source, sums, bypass))
             value = states[source]
             if value is not None:
-                self._send(source, value, weights, active, sums, bypass)
+                self._send(source, value, weights, known, active, sums, bypass)
         step = self._stride(0)
         outputs = [torch.zeros_like(inputs[0][:, :, ::step, ::step]) if s is None else s for s in states[self.inputs :]]
         return outputs[-1] if self.join == "last" else torch.cat(outputs, dim=1)
@@ -116,6 +120,7 @@ class MixedCell(nn.Module):
         source: int,
         value: Tensor,
         weights: Tensor,
+        known: NDArray[np.float32] | None,
         active: NDArray[np.bool_],
         sums: dict[int, Tensor],
         bypass: dict[int, Tensor],
@@ -127,7 +132,7 @@ class MixedCell(nn.Module):
             value, rest = value[:, :size], value[:, size:]
             rest = F.max_pool2d(rest, 2, 2, ceil_mode=True) if self._stride(source) == 2 else rest
             for row, share in zip(rows, weights[rows].sum(dim=1).unbind(), strict=True):
-                whole = not share.requires_grad and bool(share == 1)
+                whole = known is not None and known[row].max() == 1 and np.count_nonzero(known[row]) == 1
                 add(bypass, self.edges[row][1], rest if whole else rest * share)
         wide: list[Tensor] = []  # outputs of all edges side by side, (B, n*C, H, W) each
         shared: list[tuple[Tensor, Tensor]] = []  # an output that all edges have in common, and its weights (n,)
@@ -137,7 +142,7 @@ class MixedCell(nn.Module):
             if name == "none" or not chosen:
                 continue
             scale = columns[column] if len(chosen) == len(rows) else columns[column][chosen]
-            plain = not scale.requires_grad and bool((scale == 1).all())
+            plain = known is not None and bool((known[[rows[place] for place in chosen], column] == 1).all())
             module: Parallel = self.parallel[f"{source}:{name}"]  # type: ignore[assignment]
             if plain or len(chosen) < len(rows) or isinstance(module, ParallelModules):
                 for position, output in zip(chosen, module(value, chosen, None if plain else scale), strict=True):
@@ -191,7 +196,7 @@ class Picked(nn.Module):
         return F.max_pool2d(out, 2, 2, ceil_mode=True) if self.pool_after else out
 
 
-class CellSupernet(nn.Module):
+class CellSupernet(Supernet):
     """All architectures of a cell space in one network.
 
     Args:
@@ -203,6 +208,8 @@ class CellSupernet(nn.Module):
         partial: partial channels (1: all).
         statistics: batch-norm policy, see the module's text.
     """
+
+    space: CellSpace[Any]
 
     def __init__(
         self,
@@ -240,18 +247,6 @@ class CellSupernet(nn.Module):
         running = self.active_operations(weights) if active is None else active
         masks = {name: running[name] & (True if name in self.links else self.kept) for name in weights}
         return self.network(x, weights, masks)  # type: ignore[no-any-return]
-
-    def active_operations(self, weights: Weights) -> dict[str, NDArray[np.bool_]]:
-        """The default of ``active``: all where the weights carry gradient, the non-zero ones where not."""
-        return {
-            name: np.ones(tensor.shape, dtype=bool) if tensor.requires_grad else (tensor != 0).cpu().numpy()
-            for name, tensor in weights.items()
-        }
-
-    def one_hot(self, architecture: Architecture, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """The weights by decision that select ``architecture``, on ``device``."""
-        encoding = self.space.encode(architecture)
-        return {name: torch.from_numpy(array).float().to(device) for name, array in encoding.items()}
 
     def identity(self) -> dict[str, Any]:
         """What a file of weights must agree in: space, scale and options."""
@@ -300,6 +295,26 @@ class CellSupernet(nn.Module):
         if wrong:
             raise RuntimeError(f"the supernet does not cover {wrong}")
         return network
+
+    def operation_weights(self) -> Iterator[tuple[Tensor, int, list[int]]]:
+        """Every parameter inside a cell's edges; operations are numbered over all cells."""
+        number = 0
+        for picked in self.modules():
+            if not isinstance(picked, Picked):
+                continue
+            for module in picked.cell.parallel.values():
+                if isinstance(module, ParallelLayers):
+                    weights = list(module.parameters())
+                    edges = weights[0].shape[0] // module.channels if weights else 0
+                    for weight in weights:
+                        yield weight, edges, [number + edge for edge in range(edges)]
+                    number += edges
+                elif isinstance(module, ParallelModules):
+                    for one in module.edges:
+                        own = list(one.parameters())
+                        for weight in own:
+                            yield weight, 1, [number]
+                        number += bool(own)
 
     def _make_cell(self, pattern: EdgeCell | VertexCell, in_channels: int, channels: int) -> nn.Module:
         """The mixed cell of a pattern."""

@@ -1,8 +1,9 @@
 """One elastic supernet for the mbconv space: every image of a batch may take its own sub-network.
 
 Weights are nested: an expansion uses the first channels of the widest one, squeeze-excite is one module a block whose
-weights are cut alike, and every kernel size has its own depth-wise convolution. Of the batch norms of a block the first
-is shared by all configurations, the second belongs to a kernel size, the third to an (expansion, squeeze-excite) pair.
+weights are cut alike, its squeezed channels included, and every kernel size has its own depth-wise convolution. Of the
+batch norms of a block the first is shared by all configurations, the second belongs to a kernel size, the third to an
+(expansion, squeeze-excite) pair.
 A stage's output is the output of its block d_s.
 
 The images are kept sorted by configuration, so that each configuration runs at its own width on a slice of the batch,
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from archwright.device import on_device
 from archwright.errors import InputError
 from archwright.solvers.problem import ABSENT, StagedChoice
 from archwright.spaces.base import Network
@@ -96,6 +99,7 @@ class ElasticBlock(nn.Module):
         self.depthwise_norms = nn.ModuleList(nn.BatchNorm2d(widest.inner) for _ in self.kernels)
         gated = True in self.settings
         self.gate = SqueezeExcite(widest.inner, widest.squeezed, widest.activation) if gated else None
+        self.squeezed = {e * widest.in_channels: replace(widest, expansion=e).squeezed for e in self.expansions}
         self.project = nn.Conv2d(widest.inner, widest.channels, 1, bias=False)
         pairs = len(self.expansions) * len(self.settings)
         self.project_norms = nn.ModuleList(nn.BatchNorm2d(widest.channels) for _ in range(pairs))
@@ -172,10 +176,19 @@ class ElasticBlock(nn.Module):
         gate = self.gate
         assert gate is not None
         means = torch.cat([part.mean(dim=(2, 3)) for part in parts])
-        hidden = gate.activation(F.linear(means, first(gate.reduce.weight, width, dim=1), gate.reduce.bias))
-        scales = torch.sigmoid(F.linear(hidden, first(gate.expand.weight, width), first(gate.expand.bias, width)))
+        reduce, reduce_bias, expand, expand_bias = self._gate_weights(gate, width)
+        scales = torch.sigmoid(F.linear(gate.activation(F.linear(means, reduce, reduce_bias)), expand, expand_bias))
         pieces = split_rows(scales[:, :, None, None], [len(part) for part in parts])
         return [part * piece for part, piece in zip(parts, pieces, strict=True)]
+
+    def _gate_weights(self, gate: SqueezeExcite, width: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Weight and bias of both layers of squeeze-excite, cut to ``width`` channels and their squeezed ones."""
+        squeezed = self.squeezed[width]
+        reduce, expand = first(gate.reduce.weight, squeezed), first(gate.expand.weight, width)
+        return (
+            *(first(reduce, width, dim=1), first(gate.reduce.bias, squeezed)),
+            *(first(expand, squeezed, dim=1), first(gate.expand.bias, width)),
+        )
 
     @torch.no_grad()
     def cut_into(self, block: InvertedResidual, configuration: int) -> None:
@@ -194,10 +207,8 @@ class ElasticBlock(nn.Module):
         _copy_norm(self.depthwise_norms[kernel], block.depthwise_norm)
         _copy_norm(self.project_norms[number * len(self.settings) + setting], block.project_norm)
         if self.gate is not None and isinstance(block.gate, SqueezeExcite):
-            block.gate.reduce.weight.copy_(first(self.gate.reduce.weight, width, dim=1))
-            block.gate.reduce.bias.copy_(self.gate.reduce.bias)
-            block.gate.expand.weight.copy_(first(self.gate.expand.weight, width))
-            block.gate.expand.bias.copy_(first(self.gate.expand.bias, width))
+            for own, given in zip(block.gate.parameters(), self._gate_weights(self.gate, width), strict=True):
+                own.copy_(given)
 
     @torch.no_grad()
     def spread_heaviest(self) -> None:
@@ -362,7 +373,7 @@ def take_rows(x: Tensor, rows: Ints) -> Tensor:
     """Rows of ``x`` (B, ...) by their numbers ``rows`` (n,), keeping channels_last; ``x`` itself if nothing moves."""
     if len(rows) == len(x) and (rows == np.arange(len(rows))).all():
         return x
-    index = torch.from_numpy(rows).to(x.device)
+    index = on_device(rows, x.device)
     if x.ndim != 4:
         return x.index_select(0, index)
     return x.permute(0, 2, 3, 1).index_select(0, index).permute(0, 3, 1, 2)
@@ -394,7 +405,7 @@ def normalised(norm: nn.Module, x: Tensor, share: float) -> Tensor:
     if norm.training and not batch_statistics:
         used = mean.clone(), var.clone()  # other groups go on to move the running ones, and backward needs these
         if x.numel() > width:
-            batch_var, batch_mean = torch.var_mean(x.detach(), dim=(0, 2, 3))
+            batch_var, batch_mean = torch.var_mean(x.detach().float(), dim=(0, 2, 3))
             mean.data.lerp_(batch_mean, momentum)  # .data, for larger groups hold the same buffers without using them
             var.data.lerp_(batch_var, momentum)
         mean, var = used

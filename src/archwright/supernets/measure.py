@@ -31,8 +31,10 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from archwright.errors import InputError
+from archwright.numerics import autocast
 from archwright.supernets.parallel import ParallelNorm
 
 Batches = Iterable[tuple[Tensor, Tensor]]
@@ -108,27 +110,31 @@ def predict(supernet: nn.Module, choice: Any, batches: Batches, norms: Norms) ->
         norms: what batch norms go by.
     """
     with torch.no_grad(), _normalising(supernet, choice, norms):
-        parts = [
-            torch.softmax(supernet(images.contiguous(memory_format=torch.channels_last), choice).double(), dim=1)
-            for images, _ in batches
-        ]
+        parts = [torch.softmax(_logits(supernet, choice, images).cpu().double(), dim=1) for images, _ in batches]
     if not parts:
         raise InputError("at least one image to predict", "none")
-    return torch.cat(parts).cpu().numpy()
+    return torch.cat(parts).numpy()
+
+
+def _logits(supernet: nn.Module, choice: Any, images: Tensor) -> Tensor:
+    """Of one sub-network, float32 (B, classes)."""
+    with autocast(images.device):
+        logits: Tensor = supernet(images.contiguous(memory_format=torch.channels_last), choice)
+    return logits.float()
 
 
 def _outcomes(
     supernet: nn.Module, choice: Any, images: Tensor, labels: Tensor
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Cross entropy and hits of one batch, (B,) each."""
-    logits = supernet(images.contiguous(memory_format=torch.channels_last), choice).float()
+    logits = _logits(supernet, choice, images)
     losses = F.cross_entropy(logits, labels, reduction="none")
     return losses.cpu().numpy().astype(np.float64), (logits.argmax(1) == labels).cpu().numpy()
 
 
 # --- batch norm ------------------------------------------------------------------------------------------------------
 
-_Norm = nn.BatchNorm2d | ParallelNorm
+_Norm = _BatchNorm | ParallelNorm
 _KEPT = ("running_mean", "running_var", "num_batches_tracked", "track_running_stats", "momentum")
 
 
@@ -170,7 +176,7 @@ def _move_statistics(layer: _Norm, mean: Tensor, variance: Tensor) -> None:
     """Let ``layer`` normalise by the batch, and move ``mean`` and ``variance`` instead of its own statistics."""
     layer.running_mean, layer.running_var = mean, variance
     layer.training = True
-    if isinstance(layer, nn.BatchNorm2d):
+    if isinstance(layer, _BatchNorm):
         layer.track_running_stats, layer.num_batches_tracked = True, None
 
 
@@ -186,7 +192,7 @@ def _recalibrate(supernet: nn.Module, choice: Any, layers: Sequence[_Norm], norm
             break
         for layer in layers:
             layer.momentum = 1 / (number + 1)  # a cumulative average
-        supernet(images.contiguous(memory_format=torch.channels_last), choice)
+        _logits(supernet, choice, images)
         seen += len(images)
     if not seen:
         raise InputError("training images to recalibrate on", "none")

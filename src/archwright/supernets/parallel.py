@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from archwright.spaces.operations import Convolution, Operation, make_pool
 
@@ -192,33 +193,47 @@ class _Mixtures(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, count: int, *arguments: Tensor) -> tuple[Tensor, ...]:
-        values, scales = arguments[:count], arguments[count:]
-        ctx.count = count
-        ctx.save_for_backward(*arguments)
-        return tuple(_weighted_sum(values, [scale[edge] for scale in scales]) for edge in range(len(scales[0])))
+        values, scales, beside = arguments[:count], arguments[count : 2 * count], arguments[2 * count :]
+        ctx.count, ctx.beside = count, len(beside)
+        ctx.save_for_backward(*values, *scales)
+        edges = range(len(scales[0]))
+        return tuple(_weighted_sum(values, [scale[edge] for scale in scales], beside) for edge in edges)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         values, scales = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-        flat = [gradient.permute(0, 2, 3, 1).reshape(-1) for gradient in gradients]
+        flat = [_flat(gradient) for gradient in gradients]
         by_value = [_weighted_sum(gradients, scale.unbind()) for scale in scales]
         by_scale = []
         for value in values:
-            row = value.permute(0, 2, 3, 1).reshape(-1)
+            row = _flat(value)
             by_scale.append(torch.stack([torch.dot(row, other) for other in flat]))
-        return (None, *by_value, *by_scale)
+        return (None, *by_value, *by_scale, *(gradients * ctx.beside))
 
 
-def _weighted_sum(terms: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    total = terms[0] * weights[0]
+def _flat(x: Tensor) -> Tensor:
+    """All numbers in one row; of images in the order in which channels_last keeps them, which copies nothing."""
+    return x.permute(0, 2, 3, 1).reshape(-1) if x.ndim == 4 else x.reshape(-1)
+
+
+def _weighted_sum(terms: Sequence[Tensor], weights: Sequence[Tensor], beside: Sequence[Tensor] = ()) -> Tensor:
+    total = torch.addcmul(beside[0], terms[0], weights[0]) if beside else terms[0] * weights[0]
     for term, weight in zip(terms[1:], weights[1:], strict=True):
         total.addcmul_(term, weight)
+    for one in beside[1:]:
+        total.add_(one)
     return total
 
 
-def mixtures(values: Sequence[Tensor], scales: Sequence[Tensor]) -> Sequence[Tensor]:
-    """For each edge e the sum over p of ``scales[p][e] * values[p]``: p of (B, C, H, W) and (n,), to n (B, C, H, W)."""
-    mixed: tuple[Tensor, ...] = _Mixtures.apply(len(values), *values, *scales)  # type: ignore[no-untyped-call]
+def mixtures(values: Sequence[Tensor], scales: Sequence[Tensor], beside: Sequence[Tensor] = ()) -> Sequence[Tensor]:
+    """For each edge e the sum over p of ``scales[p][e] * values[p]``.
+
+    Args:
+        values: p of (B, C, H, W).
+        scales: p of (n,), for n edges.
+        beside: (B, C, H, W) each, added as they are, where there is one edge.
+    """
+    mixed: tuple[Tensor, ...] = _Mixtures.apply(len(values), *values, *scales, *beside)  # type: ignore[no-untyped-call]
     return mixed
 
 
@@ -252,7 +267,7 @@ def set_statistics(module: nn.Module, statistics: str) -> nn.Module:
     """Make every batch norm of ``module`` use the batch's own statistics always, if ``statistics`` is ``batch``."""
     if statistics == "batch":
         for norm in module.modules():
-            if isinstance(norm, nn.BatchNorm2d):
+            if isinstance(norm, _BatchNorm):
                 norm.track_running_stats = False
                 norm.running_mean = norm.running_var = norm.num_batches_tracked = None
     return module

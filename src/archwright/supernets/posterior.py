@@ -1,10 +1,10 @@
-"""A distribution over the architectures of a cell space, learned through a supernet, and samples of it.
+"""A distribution over the architectures of a space, learned through a supernet, and samples of it.
 
 Every row of every decision has a categorical distribution p_i(o) = softmax(alpha_i / tau) over its columns (eq. 5.6 of
 the thesis), independent of the others (eq. 5.7); ``none`` is not among them. A sample adds Gumbel noise to log p and
-takes the space's own derivation (:meth:`CellSpace.derive <archwright.spaces.cell_space.CellSpace.derive>`). Where a
-node keeps some of its edges only, the noisy maxima of all edges have the same distribution, so that edges are drawn
-uniformly: the thesis' posterior says nothing of them either.
+takes the space's own derivation (:meth:`~archwright.spaces.supernet_space.SupernetSpace.derive`). Where a node keeps
+some of its edges only, the noisy maxima of all edges have the same distribution, so that edges are drawn uniformly: the
+thesis' posterior says nothing of them either.
 
 For SVGD-RD a particle holds all rows; the density of each row is :class:`~archwright.solvers.svgd.ArchitectureDensity`,
 and the derivation takes the largest entry of each row, which is its nearest operation (eq. 5.9), and, where edges
@@ -22,25 +22,23 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from archwright.data.shards import Shard
+from archwright.numerics import autocast
 from archwright.solvers.svgd import ArchitectureDensity, Floats, sample, tempered
 from archwright.spaces.base import Architecture
-from archwright.spaces.cell_space import CellSpace
+from archwright.spaces.supernet_space import SupernetSpace
+from archwright.training.team import ALONE, Pass, Team
 
 Active = dict[str, NDArray[np.bool_]]
-
-
-def allowed_columns(space: CellSpace[Any], decision: str) -> NDArray[np.intp]:
-    """The columns of a decision of ``space`` that may be chosen; ``decision`` is its name."""
-    return np.arange(space.decisions[decision][1]) if decision in space.links else space.candidates
 
 
 class Posterior(nn.Module):
     """Logits alpha over the allowed columns of each decision, (rows, columns) each, zero at first: uniform."""
 
-    def __init__(self, space: CellSpace[Any]) -> None:
+    def __init__(self, space: SupernetSpace[Any]) -> None:
         super().__init__()
         self.space = space
-        self.columns = {name: allowed_columns(space, name) for name in space.decisions}
+        self.columns = {name: space.candidates(name) for name in space.decisions}
         # torch forbids dots and some names as keys of parameters; numbers serve every space
         self.alpha = nn.ParameterList(torch.zeros(space.decisions[name][0], len(c)) for name, c in self.columns.items())
 
@@ -88,9 +86,10 @@ def fit_step(
     posterior: Posterior,
     adam: torch.optim.Optimizer,
     network: Callable[..., Tensor],
-    batch: tuple[Tensor, Tensor],
+    batch: Callable[[Shard], tuple[Tensor, Tensor]],
     temperature: float,
     kl_weight: float,
+    team: Team = ALONE,
 ) -> dict[str, Tensor]:
     """One step of alpha down the mean cross entropy of a sample plus ``kl_weight`` KL(p_alpha || uniform).
 
@@ -98,19 +97,26 @@ def fit_step(
         posterior: whose alpha moves.
         adam: its optimiser.
         network: the supernet: images, weights and active operations to logits.
-        batch: images (B, C, H, W) and labels (B,).
+        batch: images (B, C, H, W) and labels (B,) of a shard.
         temperature: of the Gumbel-softmax sample.
         kl_weight: of the divergence.
+        team: who shares the batch; all shards see the same sample.
     """
-    images, labels = batch
-    weights, active = posterior.draw(temperature)
-    logits = network(images.contiguous(memory_format=torch.channels_last), weights, active)
-    divergence = posterior.divergence()
-    entropy = F.cross_entropy(logits, labels)
+
+    def one(shard: Shard) -> Pass:
+        images, labels = batch(shard)
+        weights, active = posterior.draw(temperature)
+        with autocast(images.device):
+            logits = network(images.contiguous(memory_format=torch.channels_last), weights, active)
+            entropy = F.cross_entropy(logits, labels)
+        divergence = posterior.divergence()
+        known = {"entropy": entropy.detach(), "divergence": divergence.detach()}
+        return Pass(entropy + kl_weight * divergence, len(labels), known)
+
     adam.zero_grad()
-    (entropy + kl_weight * divergence).backward()  # type: ignore[no-untyped-call]
+    found = team.backward([posterior], one, apart=False)
     adam.step()
-    return {"loss": entropy.detach(), "divergence": divergence.detach()}
+    return {"loss": found["entropy"], "divergence": found["divergence"]}
 
 
 # --- samples ---------------------------------------------------------------------------------------------------------
@@ -126,10 +132,10 @@ class Sampler:
     """
 
     def __init__(
-        self, space: CellSpace[Any], logits: Mapping[str, list[list[float]]] | None = None, temperature: float = 1.0
+        self, space: SupernetSpace[Any], logits: Mapping[str, list[list[float]]] | None = None, temperature: float = 1.0
     ) -> None:
         self.space = space
-        self.columns = {name: allowed_columns(space, name) for name in space.decisions}
+        self.columns = {name: space.candidates(name) for name in space.decisions}
         self.densities: dict[str, ArchitectureDensity] = {}
         for name, columns in self.columns.items():
             rows = np.zeros((space.decisions[name][0], len(columns))) if logits is None else np.array(logits[name])

@@ -8,7 +8,8 @@ writers and its readers included.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class Scores:
         self.groups = tuple(group for group in channels.groups if only is None or group.name in only)
         sizes = [group.channels for group in self.groups]
         self.offsets = dict(
-            zip((group.name for group in self.groups), np.cumsum([0, *sizes[:-1]]).tolist(), strict=True)
+            zip((group.name for group in self.groups), np.cumsum([0, *sizes])[:-1].tolist(), strict=True)
         )
         self.total = sum(sizes)
         self._places = {
@@ -73,6 +74,37 @@ class Scores:
         """
         found: Tensor = functional_call(network, self.kernels(network, scores), (images,))
         return found
+
+    @contextmanager
+    def gated(self, network: nn.Module, gates: Tensor) -> Iterator[None]:
+        """Inside, every reader of ``network`` sees its channels times ``gates`` (B, total), image by image.
+
+        Args:
+            network: called on B images inside; left as it was after.
+            gates: a score for every image and channel.
+        """
+        with_one = torch.cat([gates, gates.new_ones(len(gates), 1)], 1)
+
+        def multiply(place: Tensor) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...]]:
+            def hook(layer: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+                x = inputs[0]
+                axis = 1 if isinstance(layer, nn.Conv2d) else x.dim() - 1
+                gate = with_one[:, place.repeat(x.shape[axis] // len(place)).to(gates.device)]
+                shape = [len(gate), *[1] * (x.dim() - 1)]
+                shape[axis] = x.shape[axis]
+                return (x * gate.view(shape), *inputs[1:])
+
+            return hook
+
+        hooks = [
+            network.get_submodule(name.removesuffix(".weight")).register_forward_pre_hook(multiply(place))
+            for name, place in self._places.items()
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     @torch.no_grad()
     def fold(self, network: nn.Module, scores: Tensor) -> None:
@@ -121,8 +153,8 @@ def removal_error(space: WidthSpace, network: nn.Module, kept: Mapping[str, list
     return float((removed - zeroed).abs().max() / zeroed.abs().max().clamp_min(1e-12))
 
 
-def broken_group(space: WidthSpace, network: nn.Module, only: Collection[str] | None = None) -> str | None:
-    """The name of a group whose channels cannot be removed without changing the output; None where all can.
+def broken_groups(space: WidthSpace, network: nn.Module, only: Collection[str] | None = None) -> list[str]:
+    """Names of the groups whose channels cannot be removed without changing the output; none where all can.
 
     Half of all channels of the groups ``only`` go at once; only where that changes the output each is tried alone.
 
@@ -134,8 +166,10 @@ def broken_group(space: WidthSpace, network: nn.Module, only: Collection[str] | 
     everything = {group.name: list(range(group.channels)) for group in space.structure.groups}
     half = {name: channels[::2] for name, channels in everything.items() if only is None or name in only}
     if removal_error(space, network, {**everything, **half}) <= TOLERANCE:
-        return None
-    for name, channels in half.items():
-        if not removal_error(space, network, {**everything, name: channels}) <= TOLERANCE:
-            return name
-    return next(iter(half))
+        return []
+    found = [
+        name
+        for name, channels in half.items()
+        if not removal_error(space, network, {**everything, name: channels}) <= TOLERANCE
+    ]
+    return found or list(half)

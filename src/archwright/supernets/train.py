@@ -14,34 +14,37 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from archwright.data.shards import Shard, taken
+from archwright.numerics import autocast
 from archwright.spaces.base import Scale
-from archwright.spaces.cell_space import CellSpace
 from archwright.spaces.mbconv import MbConv
-from archwright.supernets.cell import CellSupernet
+from archwright.spaces.supernet_space import SupernetSpace
+from archwright.supernets.base import Supernet
 from archwright.supernets.elastic import ElasticSupernet
 from archwright.training import BatchSource, Position, Stateful
 from archwright.training.schedule import Schedule
+from archwright.training.team import ALONE, Pass, Team
 
-Draw = Callable[[Position, int], Any]
-"""The choice of sub-networks for a step and its number of images, as the supernet takes it beside the images."""
+Draw = Callable[[Position, int, Shard], Any]
+"""The choice of sub-networks for a step, so many images and their part of the batch, as the supernet takes it."""
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Logits (B, classes), images (B, C, H, W) and labels (B,) to the mean loss, a 0-d tensor."""
 S = TypeVar("S", bound=nn.Module)
 
 
-def new_cell_supernet(
-    space: CellSpace[Any], scale: Scale, *, seed: int, device: torch.device | str, **options: Any
-) -> CellSupernet:
-    """A cell supernet with the initial weights of ``seed``, on ``device``, channels last.
+def new_supernet(
+    space: SupernetSpace[Any], scale: Scale, *, seed: int, device: torch.device | str, **options: Any
+) -> Supernet:
+    """The space's supernet with the initial weights of ``seed``, on ``device``, channels last.
 
     Args:
-        space: of the cells.
+        space: that it is of.
         scale: of the supernet.
         seed: of the weights; the caller's generator stays as it is.
         device: where it is put.
-        options: further arguments of :class:`~archwright.supernets.cell.CellSupernet`.
+        options: further arguments of the space's ``supernet``.
     """
-    supernet = _seeded(lambda: CellSupernet(space, scale, **options), seed).to(device)
+    supernet = _seeded(lambda: space.supernet(scale, **options), seed).to(device)
     return supernet.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
@@ -80,6 +83,7 @@ class SharedTraining:
         loss: what is descended.
         clip: largest norm of the gradient; 0 for any.
         memory_format: of the images.
+        team: who shares a batch; what is drawn by torch's generator is the same for all shards.
     """
 
     supernet: nn.Module
@@ -90,6 +94,7 @@ class SharedTraining:
     loss: Loss = cross_entropy
     clip: float = 0.0
     memory_format: torch.memory_format = torch.channels_last
+    team: Team = ALONE
 
     @property
     def state(self) -> dict[str, Stateful]:
@@ -101,15 +106,19 @@ class SharedTraining:
 
         What no drawn sub-network uses keeps its weights and their momenta.
         """
-        images, labels = self.batches.get(position.epoch, position.step)
-        images = images.contiguous(memory_format=self.memory_format)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(position)
-        logits = self.supernet(images, self.draw(position, len(images)))
-        loss = self.loss(logits, images, labels)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        metrics = self.team.backward([self.supernet], lambda shard: self._pass(position, shard), apart=False)
         if self.clip:
             nn.utils.clip_grad_norm_(self.supernet.parameters(), self.clip)
         self.optimizer.step()
-        return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
+        return metrics
+
+    def _pass(self, position: Position, shard: Shard) -> Pass:
+        images, labels = taken(self.batches, position.epoch, position.step, shard)
+        images = images.contiguous(memory_format=self.memory_format)
+        with autocast(images.device):
+            logits = self.supernet(images, self.draw(position, len(images), shard))
+            loss = self.loss(logits, images, labels)
+        return Pass(loss, len(labels), {"accuracy": 100 * (logits.argmax(1) == labels).float().mean()})

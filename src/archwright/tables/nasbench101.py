@@ -62,6 +62,11 @@ class NasBench101Table(Benchmark):
         """Trainable parameters of each row's network with 10 classes, (rows,)."""
         return self._archive["params"].astype(np.int64)
 
+    @property
+    def test_accuracy(self) -> NDArray[np.float64]:
+        """Percent correct of each row's network after 108 epochs, (rows,)."""
+        return 100 * self._archive["test_acc_108"].astype(np.float64)
+
     def cell(self, row: int) -> Cell101:
         """The cell of one row, with the archive's numbering of vertices."""
         output, bits = int(self._archive["vertices"][row]) - 1, int(self._archive["adj_bits"][row])
@@ -73,14 +78,14 @@ class NasBench101Table(Benchmark):
     @cached_property
     def _sorted_hashes(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """All hashes ascending and the row of each; computed at the first look-up."""
-        hashes = graph_hashes(*self._graphs())
+        hashes = graph_hashes(*self.graphs())
         order = np.argsort(hashes)
         ascending = hashes[order]
         if (ascending[1:] == ascending[:-1]).any():
             raise InputError("different cells in all rows of the NAS-Bench-101 archive", "repeated ones")
         return ascending, order
 
-    def _graphs(self) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
+    def graphs(self) -> tuple[NDArray[np.bool_], NDArray[np.uint8]]:
         """Edges (rows, 7, 7) with every cell's output at vertex 6, and operations (rows, 5)."""
         output, bits = self._archive["vertices"].astype(np.int64) - 1, self._archive["adj_bits"]
         edges = np.zeros((len(self), 7, 7), dtype=bool)

@@ -15,8 +15,11 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from archwright.data.shards import WHOLE, Shard, taken
+from archwright.numerics import autocast, gradients
 from archwright.training import BatchSource, Position
 from archwright.training.schedule import Schedule
+from archwright.training.team import ALONE, Team
 
 Alphas: TypeAlias = dict[str, Tensor]
 Batch: TypeAlias = tuple[Tensor, Tensor]
@@ -31,11 +34,20 @@ class ArchitectureParameters(nn.Module):
 
     def __init__(self, values: dict[str, Tensor]) -> None:
         super().__init__()
-        self.tensors = nn.ParameterDict({name: nn.Parameter(value) for name, value in values.items()})
+        self.names: list[str] = []
+        self.tensors = nn.ParameterList()  # by number: torch forbids dots and some words in names
+        for name, value in values.items():
+            self.add(name, value)
+
+    def add(self, name: str, value: Tensor) -> None:
+        """One more tensor ``value``, of the decision ``name``."""
+        self.names.append(name)
+        self.tensors.append(nn.Parameter(value))
 
     def get(self, *, detached: bool) -> Alphas:
         """The tensors by decision, with or without their part in the graph."""
-        return {name: value.detach() if detached else value for name, value in self.tensors.items()}
+        both = zip(self.names, self.tensors, strict=True)
+        return {name: value.detach() if detached else value for name, value in both}
 
 
 @dataclass
@@ -94,6 +106,7 @@ class Problem:
         train: batches of D_t.
         validation: batches of D_v.
         architecture: alpha and what moves it.
+        team: who shares the batches; an architecture that is drawn is the same for all shards.
     """
 
     objective: Objective
@@ -102,15 +115,22 @@ class Problem:
     alpha: ArchitectureParameters
     architecture: Variable
     passes: int = 0
-    _last: dict[Half, tuple[int, Batch]] = field(default_factory=dict)
+    team: Team = ALONE
+    _last: dict[tuple[Half, Shard], tuple[int, Batch]] = field(default_factory=dict)
 
-    def batch(self, half: Half, position: Position) -> Batch:
-        """The batch of a ``half`` at ``position``; made once for all passes of a step."""
-        index, batch = self._last.get(half, (-1, None))
+    def batch(self, half: Half, position: Position, shard: Shard = WHOLE) -> Batch:
+        """The batch of a half; made once for all passes of a step.
+
+        Args:
+            half: train or validation.
+            position: of the step.
+            shard: which part of the batch.
+        """
+        index, batch = self._last.get((half, shard), (-1, None))
         if batch is None or index != position.index:
             source = self.train if half == "train" else self.validation
-            batch = source.get(position.epoch, position.step)
-            self._last[half] = position.index, batch
+            batch = taken(source, position.epoch, position.step, shard)
+            self._last[half, shard] = position.index, batch
         return batch
 
     def gradients(
@@ -127,12 +147,19 @@ class Problem:
         """
         self.passes += 1
         alphas = self.alpha.get(detached=wrt == "weights")
-        loss = self.objective(network, alphas, self.batch(half, position), position)
         asked = [] if wrt == "architecture" else list(weights)
         count = len(asked)
         asked += [] if wrt == "weights" else list(self.architecture.parameters)
-        found = torch.autograd.grad(loss, asked, allow_unused=True, materialize_grads=True)
-        return Gradients(loss.detach(), list(found[:count]), list(found[count:]))
+
+        def one(shard: Shard) -> tuple[int, list[Tensor]]:
+            batch = self.batch(half, position, shard)
+            with autocast(batch[0].device):
+                loss = self.objective(network, alphas, batch, position)
+            found = gradients(loss, asked)
+            return len(batch[1]), [loss.detach(), *found]
+
+        loss, *found = self.team.mean([network], one, apart=False)
+        return Gradients(loss, found[:count], found[count:])
 
     def mixed_product(
         self, network: nn.Module, weights: Sequence[Tensor], half: Half, position: Position, vector: Sequence[Tensor]
@@ -147,13 +174,18 @@ class Problem:
             vector: one tensor a weight, of its shape.
         """
         self.passes += 2
-        loss = self.objective(network, self.alpha.get(detached=False), self.batch(half, position), position)
-        gradients = torch.autograd.grad(
-            loss, list(weights), create_graph=True, allow_unused=True, materialize_grads=True
-        )
-        along = torch.stack([(g * v).sum() for g, v in zip(gradients, vector, strict=True)]).sum()
         parameters = list(self.architecture.parameters)
-        return list(torch.autograd.grad(along, parameters, allow_unused=True, materialize_grads=True))
+
+        def one(shard: Shard) -> tuple[int, list[Tensor]]:
+            batch = self.batch(half, position, shard)
+            with autocast(batch[0].device):
+                loss = self.objective(network, self.alpha.get(detached=False), batch, position)
+            downhill = gradients(loss, weights, create_graph=True)
+            along = torch.stack([(g * v).sum() for g, v in zip(downhill, vector, strict=True)]).sum()
+            found = torch.autograd.grad(along, parameters, allow_unused=True, materialize_grads=True)
+            return len(batch[1]), list(found)
+
+        return self.team.mean([network], one, apart=False)
 
 
 def losses(train: Tensor, validation: Tensor) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from archwright.runs.files import save_figure
-from archwright.spaces.cell_space import CellSpace
+from archwright.spaces.supernet_space import SupernetSpace
 from archwright.training import Position
 from archwright.training.bilevel import Problem, WeightCopy, norm, sums
 
@@ -63,25 +63,31 @@ def equilibrium(
         }
 
 
-def cell_state(space: CellSpace[Any], weights: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
-    """For each decision: mean entropy of a row in nats, and the skip share.
+def cell_state(space: SupernetSpace[Any], weights: Mapping[str, Tensor]) -> dict[str, dict[str, float]]:
+    """For each part that the space reports of: mean entropy of a row in nats, and the skip share.
 
-    The skip share is the part of the rows whose strongest operation other than ``none`` is a skip connection;
-    ``skip_weight`` is the mean weight of the skip connection.
+    The skip share is the part of the rows, of those that could, whose strongest candidate passes its input on;
+    ``skip_weight`` is the mean weight of what does.
 
     Args:
-        space: whose operations the choices are.
+        space: whose candidates the choices are.
         weights: softmax weights (rows, choices) by decision.
     """
-    skip = space.operations.index("skip_connect") if "skip_connect" in space.operations else None
     found = {}
-    for name, tensor in weights.items():
-        array = tensor.detach().cpu().double().numpy()
-        state = {"entropy": float(-(array * np.log(np.maximum(array, 1e-300))).sum(axis=1).mean())}
-        if skip is not None and name in space.operation_decisions:
-            state["skip_share"] = float((space.strongest_columns(array) == skip).mean())
-            state["skip_weight"] = float(array[:, skip].mean())
-        found[name] = state
+    for part, decisions in space.reported().items():
+        entropies, skipped, weighed = [], [], []
+        for name in decisions:
+            array = weights[name].detach().cpu().double().numpy()
+            entropies.append(-(array * np.log(np.maximum(array, 1e-300))).sum(axis=1))
+            skips = list(space.skips(name)) if name in space.operation_decisions else []
+            if skips:
+                skipped.append(np.isin(space.strongest_columns(name, array), skips))
+                weighed.append(array[:, skips].sum(axis=1))
+        state = {"entropy": float(np.concatenate(entropies).mean())}
+        if skipped:
+            state["skip_share"] = float(np.concatenate(skipped).mean())
+            state["skip_weight"] = float(np.concatenate(weighed).mean())
+        found[part] = state
     return found
 
 

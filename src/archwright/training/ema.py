@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 
 class Ema:
@@ -24,11 +24,15 @@ class Ema:
         """Take in the weights of ``network``."""
         self.updates += 1
         decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        averaged: list[tuple[Tensor, Tensor]] = []
         for name, tensor in network.state_dict().items():
             if tensor.is_floating_point():
-                self.average[name].lerp_(tensor, 1 - decay)
+                averaged.append((self.average[name], tensor))
             else:
                 self.average[name].copy_(tensor)
+        if averaged:
+            averages, weights = zip(*averaged, strict=True)
+            torch._foreach_lerp_(averages, weights, 1 - decay)  # a few launches instead of one a tensor
 
     def copy_to(self, network: nn.Module) -> None:
         """Put the average into ``network``."""

@@ -6,14 +6,18 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from archwright.device import widest_float
 from archwright.errors import DivergedError, InputError
+from archwright.numerics import autocast
 from archwright.training.plain import BatchSource
 
 Z95 = 1.959963984540054
@@ -72,8 +76,9 @@ def evaluate(
     with _modes_kept(network):
         network.eval()
         for images, labels in batches:
-            labels = labels.to(device)
-            logits = network(images.to(device)).float()
+            labels = labels.to(device, non_blocking=True)
+            with autocast(torch.device(device)):
+                logits = network(images.to(device, non_blocking=True)).float()
             correct += (logits.argmax(1) == labels).sum()
             loss += F.cross_entropy(logits, labels, reduction="sum").to(wide)
             count += len(labels)
@@ -86,6 +91,54 @@ def evaluate(
         )
     low, high = wilson_interval(int(correct), count)
     return Accuracy(100 * int(correct) / count, 100 * low, 100 * high, count, mean_loss)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What a network says of each of n images.
+
+    Attributes:
+        labels: the true classes, (n,).
+        predicted: the likeliest classes, (n,).
+        confidence: their probabilities, (n,).
+    """
+
+    labels: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: NDArray[np.float32]
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Which images are classified right, (n,)."""
+        return np.asarray(self.labels == self.predicted)
+
+
+@torch.no_grad()
+def outcomes(
+    network: nn.Module, batches: Iterable[tuple[Tensor, Tensor]], *, device: torch.device | str = "cpu"
+) -> tuple[Accuracy, Outcomes]:
+    """As :func:`evaluate`, with what the network says of every image.
+
+    Args:
+        network: moved to the device; from images (B, C, H, W) to logits (B, classes).
+        batches: of images and labels (B,), in the order of the outcomes.
+        device: where it runs.
+    """
+    labels, predicted, confidence = [], [], []
+
+    def seen() -> Iterator[tuple[Tensor, Tensor]]:
+        for images, truth in batches:
+            labels.append(truth.cpu())
+            yield images, truth
+
+    def look(_module: nn.Module, _inputs: Any, logits: Tensor) -> None:
+        most = torch.softmax(logits.float(), 1).max(1)
+        confidence.append(most.values.cpu())
+        predicted.append(most.indices.cpu())
+
+    with network.register_forward_hook(look):
+        accuracy = evaluate(network, seen(), device=device)
+    return accuracy, Outcomes(*(torch.cat(one).numpy() for one in (labels, predicted, confidence)))
 
 
 @torch.no_grad()
@@ -116,7 +169,8 @@ def recalibrate(network: nn.Module, batches: BatchSource, steps: int) -> None:
         try:
             for index in range(steps):
                 images, _ = batches.get(*divmod(index, len(batches)))
-                network(images.to(device))
+                with autocast(device):
+                    network(images.to(device, non_blocking=True))
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum

@@ -10,17 +10,19 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from archwright.errors import DivergedError, InputError, RunError
+from archwright.data.shards import mixed
+from archwright.errors import DivergedError, InputError, Interrupted, RunError
 from archwright.runs import checkpoints as kept
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.stop import Stop
 from archwright.training.meter import Meter
+from archwright.training.seeds import seed_all
+from archwright.training.team import ALONE, GO, LEAVE, STOP, LeftError, Team
 
 
 class Stateful(Protocol):
@@ -73,6 +75,7 @@ def drive(
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,
     length: Length | None = None,
+    team: Team = ALONE,
 ) -> list[dict[str, float]]:
     """Run ``step`` over all epochs, from the newest checkpoint if there is one; returns the mean metrics of each epoch.
 
@@ -95,6 +98,8 @@ def drive(
         on_step: called with its position after every step.
         length: of a training of one epoch whose number of steps is not known beforehand: asked before every step.
             ``steps_per_epoch`` then only says how often the step's source repeats itself.
+        team: who does the steps together. All begin with the leader's state; it alone keeps checkpoints, counts metrics
+            and calls back, and a stop of one of them is a stop of all. A follower returns no history.
     """
     if epochs < 1 or steps_per_epoch < 1:
         raise InputError(
@@ -103,49 +108,92 @@ def drive(
         )  # fmt: skip
     plan = {"epochs": epochs, "steps_per_epoch": steps_per_epoch, "seed": seed}
     seconds = kept.SECONDS if checkpoint_seconds is None else checkpoint_seconds
-    keeper = _Keeper(state, plan, checkpoints, seconds)
-    index = keeper.restore()
+    keeper = _Keeper(state, plan, checkpoints, seconds, team.leads)
+    total = epochs * steps_per_epoch
+    index = begun = keeper.restore(team)
     with _own_generator():
-        while index < (total := epochs * steps_per_epoch if length is None else length(index)):
-            stopping = stop is not None and stop.requested
-            keeper.keep(index, now=stopping)
-            if stop is not None and stopping:
-                stop.check()
+        while True:
+            with team.excused():
+                code, total = _intention(keeper, index, stop, length, total)
+            code, total = team.agreed(code, total)
+            if code == LEAVE:
+                raise LeftError
+            if index >= total:
+                break
+            if code == STOP:
+                _stop_now(keeper, index, stop)
             position = Position.at(index, steps_per_epoch, epochs) if length is None else Position.at(index, total, 1)
-            _seed_all(step_seed(seed, index))
-            keeper.meter.add(index, step(position))
-            if on_step is not None:
-                on_step(position)
+            if position.step == 0 and index > begun:
+                _share_buffers(state, team)
+            seed_all(step_seed(seed, index))
+            with team.bound():
+                metrics = step(position)
             index += 1
-            if position.step == position.steps_per_epoch - 1:
-                metrics = keeper.meter.close()
-                keeper.history.append(metrics)
-                if on_epoch is not None:
-                    on_epoch(position.epoch, metrics)
-        keeper.keep(index, now=True)
+            if team.leads:
+                with team.excused():
+                    _note(keeper, position, metrics, on_step, on_epoch)
+        if team.leads:
+            keeper.keep(index, now=True)
     return keeper.history
+
+
+def _intention(keeper: _Keeper, index: int, stop: Stop | None, length: Length | None, total: int) -> tuple[int, int]:
+    """What this process is for before a step; as the leader also the steps in all, after keeping what is due."""
+    code = STOP if stop is not None and stop.requested else GO
+    if not keeper.leads:
+        return code, 0
+    total = total if length is None else length(index)
+    if index < total:
+        keeper.keep(index, now=False)
+    return code, total
+
+
+def _stop_now(keeper: _Keeper, index: int, stop: Stop | None) -> NoReturn:
+    """End the training where that was agreed, with everything saved."""
+    if keeper.leads:
+        keeper.keep(index, now=True)
+    if stop is not None:
+        stop.check()
+    raise Interrupted("stopped by a process that trains with this one")
+
+
+def _note(
+    keeper: _Keeper,
+    position: Position,
+    metrics: Mapping[str, float | Tensor],
+    on_step: Callable[[Position], None] | None,
+    on_epoch: Callable[[int, dict[str, float]], None] | None,
+) -> None:
+    """Count the metrics of a step that is done, and say so."""
+    keeper.meter.add(position.index, metrics)
+    if on_step is not None:
+        on_step(position)
+    if position.step == position.steps_per_epoch - 1:
+        means = keeper.meter.close()
+        keeper.history.append(means)
+        if on_epoch is not None:
+            on_epoch(position.epoch, means)
+
+
+def _share_buffers(state: Mapping[str, Stateful], team: Team) -> None:
+    """Give all processes the leader's buffers: what it looked at after an epoch may have moved its statistics."""
+    if team.size == 1:
+        return
+    buffers = [buffer for thing in state.values() if isinstance(thing, nn.Module) for buffer in thing.buffers()]
+    for own, told in zip(buffers, team.told(buffers), strict=True):
+        if not team.leads:
+            own.copy_(told)
 
 
 def step_seed(seed: int, index: int) -> int:
     """The seed of step ``index`` in a training of ``seed``: neighbouring seeds and steps share nothing."""
-    return int(np.random.SeedSequence([seed, index]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-
-
-def _seed_all(seed: int) -> None:
-    """Seed torch's global generators; without an accelerator only the CPU's.
-
-    For each kind of accelerator that is not there torch keeps the seed with a stack trace, which takes .2 to .5 ms.
-    """
-    if torch.accelerator.is_available():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
+    return mixed(seed, index)
 
 
 @contextmanager
 def _own_generator() -> Iterator[None]:
-    """Leave the caller's random state, on the CPU and every GPU, as it was."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+    """Leave the caller's random state, on the CPU and the GPU that computes, as it was."""
+    with torch.random.fork_rng(devices=[torch.cuda.current_device()] if torch.cuda.is_available() else []):
         yield
 
 
@@ -157,13 +205,29 @@ class _Keeper:
     plan: dict[str, int]
     store: CheckpointStore | None
     seconds: float
+    leads: bool = True
     history: list[dict[str, float]] = field(default_factory=list)
     meter: Meter = field(default_factory=Meter)
     saved_index: int = 0
     saved_time: float = field(default_factory=time.monotonic)
 
-    def restore(self) -> int:
-        """Load the newest checkpoint; returns the number of steps it has done."""
+    def restore(self, team: Team) -> int:
+        """Load the newest checkpoint, as the leader of ``team``, or the leader's state; the number of steps done."""
+        index = 0
+        if team.leads:
+            with team.failing_told():
+                index = self._load_newest()
+        if team.size > 1:
+            own = {name: thing.state_dict() for name, thing in self.state.items()} if team.leads else None
+            told = team.told((index, own))
+            if told is None:
+                raise LeftError
+            index, states = told
+            if not team.leads:
+                self._load(states)
+        return index
+
+    def _load_newest(self) -> int:
         found = None if self.store is None else self.store.latest()
         if found is None:
             return 0
@@ -173,13 +237,16 @@ class _Keeper:
                 f"expected a checkpoint of {self.plan} with {sorted(self.state)}, got one of {tree['plan']} with "
                 f"{sorted(tree['state'])}. Start a new run, or resume with the settings it was started with."
             )
-        for name, thing in self.state.items():
-            thing.load_state_dict(tree["state"][name])
-            if isinstance(thing, torch.optim.Optimizer):
-                _match_layout(thing)
+        self._load(tree["state"])
         self.meter.load_state_dict(tree["meter"])
         self.history = tree["history"]
         return self.saved_index
+
+    def _load(self, states: Mapping[str, Any]) -> None:
+        for name, thing in self.state.items():
+            thing.load_state_dict(states[name])
+            if isinstance(thing, torch.optim.Optimizer):
+                _match_layout(thing)
 
     def keep(self, index: int, *, now: bool) -> None:
         """Save the state after ``index`` steps if it is time, or ``now``; never a state that has diverged."""

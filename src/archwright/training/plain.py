@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from archwright.data.shards import Shard, taken
 from archwright.errors import InputError
+from archwright.numerics import autocast, compiled
 from archwright.runs.checkpoints import CheckpointStore
 from archwright.runs.stop import Stop
+from archwright.training.curve import OnPart, Recorded
 from archwright.training.ema import Ema
 from archwright.training.loop import Length, Position, Stateful, Step, drive
 from archwright.training.losses import classification_loss
 from archwright.training.recipe import Recipe
 from archwright.training.schedule import Schedule
+from archwright.training.sync_norm import whole_norms
+from archwright.training.team import ALONE, Pass, Team
 
 FACTOR = "factor"
 """Of a group of parameters: what the schedule's learning rate is multiplied by."""
 
 
 class BatchSource(Protocol):
-    """Training batches as a function of (epoch, step); the length is the number of steps an epoch."""
+    """Training batches as a function of (epoch, step); the length is the number of steps an epoch.
+
+    One that serves trainings of several shards takes a third argument, the :class:`~archwright.data.shards.Shard`.
+    """
 
     def get(self, epoch: int, step: int) -> tuple[Tensor, Tensor]:
         """Images (B, C, H, W) and labels (B,) of step ``step`` of epoch ``epoch``, both from 0."""
@@ -71,6 +80,7 @@ def plain_step(
     ema: Ema | None = None,
     teacher: nn.Module | None = None,
     schedule: Schedule,
+    team: Team = ALONE,
 ) -> Step:
     """One step of gradient descent on a batch; its metrics are ``loss`` and ``accuracy`` (percent) on that batch.
 
@@ -83,18 +93,24 @@ def plain_step(
         ema: moving average that is updated after the step.
         teacher: whose answers are distilled, where the recipe gives them a weight.
         schedule: learning rate at a position.
+        team: who shares the batch.
     """
     check_network(network, recipe)
     _check_teacher(teacher, recipe)
-    where = torch.device(device)
+    where, run = torch.device(device), compiled(network)
     if teacher is not None:
         teacher.eval()
 
-    def step(position: Position) -> Mapping[str, float | Tensor]:
-        images, labels = batches.get(position.epoch, position.step)
+    def one(position: Position, shard: Shard) -> Pass:
+        images, labels = taken(batches, position.epoch, position.step, shard)
         images, labels = images.to(where, non_blocking=True), labels.to(where, non_blocking=True)
         if recipe.channels_last and images.dim() == 4:
             images = images.contiguous(memory_format=torch.channels_last)
+        with autocast(where, recipe.precision):
+            logits, loss = _forward(network, run, images, labels, recipe, teacher)
+        return Pass(loss, len(labels), {"accuracy": 100 * (logits.argmax(1) == labels).float().mean()})
+
+    def step(position: Position) -> Mapping[str, float | Tensor]:
         if not network.training:
             network.train()
         if recipe.frozen_norms:
@@ -104,16 +120,14 @@ def plain_step(
         for group in optimizer.param_groups:
             group["lr"] = group.get(FACTOR, 1.0) * schedule(position)
 
-        with _autocast(where, recipe):
-            logits, loss = _forward(network, images, labels, recipe, teacher)
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        metrics = team.backward([network], lambda shard: one(position, shard))
         if recipe.clip > 0:
             nn.utils.clip_grad_norm_(network.parameters(), recipe.clip)
         optimizer.step()
         if ema is not None:
             ema.update(network)
-        return {"loss": loss.detach(), "accuracy": 100 * (logits.argmax(1) == labels).float().mean()}
+        return metrics
 
     return step
 
@@ -131,7 +145,9 @@ def train(
     stop: Stop | None = None,
     on_epoch: Callable[[int, dict[str, float]], None] | None = None,
     on_step: Callable[[Position], None] | None = None,
+    on_part: OnPart | None = None,
     length: Length | None = None,
+    team: Team = ALONE,
 ) -> list[dict[str, float]]:
     """Train ``network`` in place, resuming where ``checkpoints`` left off; returns ``loss`` and ``accuracy`` by epoch.
 
@@ -149,8 +165,15 @@ def train(
         stop: polled before every step.
         on_epoch: called with the number and metrics of an epoch when it ends.
         on_step: called with its position after every step.
+        on_part: told the learning curve, a twentieth of the training at a time.
         length: of a training of one epoch whose steps are counted as it goes.
+        team: who trains with this process; as its leader, this calls for the others.
     """
+    if recipe.sync_norm:
+        team = replace(team, shards=team.size)
+    if team.leads:
+        sent = {"network": network, "batches": batches, "recipe": recipe, "teacher": teacher}
+        team.call(_train_along, **sent, seed=seed, device=str(device), counted=length is None)
     network.to(device)
     if recipe.channels_last:
         network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -170,34 +193,54 @@ def train(
         ema=ema,
         teacher=teacher,
         schedule=recipe.learning_rate(),
+        team=team,
     )
-    history = drive(
-        step,
-        state,
-        epochs=recipe.epochs,
-        steps_per_epoch=len(batches),
-        seed=seed,
-        checkpoints=checkpoints,
-        checkpoint_seconds=checkpoint_seconds,
-        stop=stop,
-        on_epoch=on_epoch,
-        on_step=on_step,
-        length=length,
-    )
+    with whole_norms(network, team) if recipe.sync_norm else nullcontext():
+        history = drive(
+            step if on_part is None else Recorded(step, on_part),
+            state,
+            epochs=recipe.epochs,
+            steps_per_epoch=len(batches),
+            seed=seed,
+            checkpoints=checkpoints,
+            checkpoint_seconds=checkpoint_seconds,
+            stop=stop,
+            on_epoch=on_epoch,
+            on_step=on_step,
+            length=length,
+            team=team,
+        )
     if ema is not None:
         ema.copy_to(network)
     return history
 
 
+def _train_along(team: Team, stop: Stop, *, counted: bool, **arguments: Any) -> None:
+    """As a follower: :func:`train` with the leader, which keeps the result.
+
+    Args:
+        team: of the leader.
+        stop: of this process.
+        counted: whether the number of steps is known beforehand; else the leader says before each whether it is one.
+        arguments: of the training.
+    """
+    train(**arguments, stop=stop, length=None if counted else lambda _: 0, team=team)
+
+
 def _forward(
-    network: nn.Module, images: Tensor, labels: Tensor, recipe: Recipe, teacher: nn.Module | None
+    network: nn.Module,
+    run: Callable[[Tensor], Tensor],
+    images: Tensor,
+    labels: Tensor,
+    recipe: Recipe,
+    teacher: nn.Module | None,
 ) -> tuple[Tensor, Tensor]:
-    """Logits and the loss to descend."""
+    """Logits and the loss to descend; ``run`` is the network, perhaps compiled."""
     auxiliary: Tensor | None = None
     if recipe.auxiliary_weight > 0:
         logits, auxiliary = network.with_auxiliary(images)  # type: ignore[operator]
     else:
-        logits = network(images)
+        logits = run(images)
     soft: Tensor | None = None
     if teacher is not None:
         with torch.no_grad():
@@ -222,14 +265,6 @@ def freeze_norms(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, _BatchNorm):
             module.eval()
-
-
-def _autocast(device: torch.device, recipe: Recipe) -> AbstractContextManager[Any]:
-    """Mixed precision where it pays: bfloat16, which needs no loss scaling, on GPUs that have it in hardware."""
-    mixed = recipe.precision == "bfloat16" or (
-        recipe.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    )
-    return torch.autocast(device.type, dtype=torch.bfloat16) if mixed else nullcontext()
 
 
 def check_network(network: nn.Module, recipe: Recipe) -> None:

@@ -50,6 +50,10 @@ class Recipe(BaseModel):
     frozen_norms: bool = Field(
         default=False, description="batch norms keep their statistics and normalise by them: for pretrained weights"
     )
+    sync_norm: bool = Field(
+        default=False,
+        description="batch norms see the whole batch, whatever its shards; several processes agree to rounding only",
+    )
     channels_last: bool = Field(default=True, description="keep images channels last in memory: faster on CPU and GPU")
 
     @model_validator(mode="after")

@@ -29,9 +29,9 @@ from archwright.methods.binas.around import (
     PENALTIES,
     Around,
     Proposal,
+    finer,
     fit_head,
     most_promising,
-    preferred,
     single_changes,
     sizes_for,
 )
@@ -123,6 +123,9 @@ def test_the_whole_network_is_tuned_at_the_largest_size_that_keeps_each_limit(fi
     assert plan["trunk_size"] == 24
     own = [one for name, one in trained.items() if name.startswith("tuned-") and one.architecture == WHOLE]
     assert {one.image_size for one in own} == fitted - {24}
+    assert (plan["trunk_steps"] > plan["tuned_steps"] + 4) is (
+        24 in fitted
+    )  # it then has the steps of a candidate, too
 
 
 def test_the_whole_network_and_the_best_thinner_one_at_a_larger_size_are_tuned() -> None:
@@ -293,12 +296,25 @@ def largest(photos: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
 LIGHT, WHOLE_MS = (steady_ms(24, one) for one in (TINY.space(2, 24).lightest(), TINY.space(2, 24).heaviest()))
 
 
+@pytest.fixture(scope="module")
+def two(photos: str, tmp_path_factory: pytest.TempPathFactory) -> Answer:
+    """A search with the limits of the whole network at the largest size, and of half of it."""
+    limits = {"latency_ms": [WHOLE_MS / 2 / MARGIN, WHOLE_MS / MARGIN]}
+    return search(tmp_path_factory.mktemp("runs") / "two", photos, limits=limits, verify=True)
+
+
+def test_a_search_without_limits_takes_a_quarter_half_and_all_of_the_whole_network(timed: Answer) -> None:
+    own = sorted(one.limits["latency_ms"] for one in timed.models if one.limits)
+    assert own[1:] == pytest.approx([WHOLE_MS / 2 / MARGIN, WHOLE_MS / MARGIN], rel=0.05)
+    assert WHOLE_MS / 4 / MARGIN <= own[0] <= own[1]
+
+
 @pytest.mark.parametrize(
     ("source", "slower", "before", "after"),
     [
         ("timed", 1.3, [16, 24], [16, 24]),
-        ("timed", 0.4, [16, 24], [24]),  # the whole network keeps even the tighter limit
-        ("timed", 1.1 * WHOLE_MS / LIGHT, [16, 24], [16]),  # nothing at 24 px keeps the looser one
+        ("two", 0.4, [16, 24], [24]),  # the whole network keeps even the tighter limit
+        ("two", 1.1 * WHOLE_MS / LIGHT, [16, 24], [16]),  # nothing at 24 px keeps the looser one
         ("largest", 1.3, [24], [16, 24]),  # where nothing was trained at 16 px but the floor
     ],
     ids=["the same sizes", "the smaller no longer", "the larger no longer", "one more"],
@@ -409,28 +425,29 @@ def test_without_the_extra_a_photo_folder_is_told_what_it_would_bring(
         Binas(Context(configuration, run, device, progress=told))._answer()
         return any("archwright[pretrained]" in line for line in told.lines)
 
+    for path in sorted(Path(photos.removeprefix("folder:")).rglob("*.png")):
+        colour = tmp_path / "colour" / path.parent.name / path.name
+        colour.parent.mkdir(parents=True, exist_ok=True)
+        Image.open(path).convert("RGB").resize((64, 64)).save(colour)
+    photographs = f"folder:{tmp_path / 'colour'}"
     monkeypatch.setattr(binas, "installed", lambda _: False)
-    assert is_told(1, photos)
-    assert not is_told(2, photos, pretrained="none")
+    assert is_told(1, photographs)
+    assert not is_told(2, photographs, pretrained="none")
     assert not is_told(3, "digits")
+    assert not is_told(5, photos), "grey and small: no photographs"
     monkeypatch.setattr(binas, "installed", lambda _: True)
-    assert not is_told(4, photos)
+    assert not is_told(4, photographs)
 
 
 def test_sizes_follow_the_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(around, "SIZES", (48, 64, 96, 128, 160))
+    monkeypatch.setattr(around, "SIZES", (48, 64, 96, 128, 160, 192))
     assert sizes_for(32, None) == sizes_for(96, None) == (48, 64, 96, 128)
-    assert sizes_for(224, None) == (48, 64, 96, 128, 160)
+    assert sizes_for(112, None) == (48, 64, 96, 128, 144)  # 149 px is the bound
+    assert sizes_for(224, None) == (48, 64, 96, 128, 160, 192)
     assert sizes_for(96, 80) == (80,)
-
-
-def test_the_slowest_that_is_not_clearly_worse_on_validation_is_preferred() -> None:
-    accuracies, latencies = [96.7, 94.2, 95.0, 82.5], [2.1, 3.6, 2.0, 4.0]
-    assert preferred(accuracies, latencies, images=120) == 1
-    assert preferred(accuracies, latencies, images=10_000) == 0
-    assert preferred([94.2, 96.7, 96.7], [2.0, 2.05, 2.1], images=120) == 2  # nearly as slow: the most accurate
-    assert preferred([100.0, 99.2], [1.0, 2.0], images=120) == 1
-    assert preferred([100.0, 99.2], [1.0, 2.0], images=12_000) == 0
+    assert finer((48, 64, 96)) == (56, 72, 80, 88)
+    assert finer((80,)) == ()
+    assert finer((20,)) == ()
 
 
 def test_single_changes_are_all_and_only_those() -> None:
@@ -460,13 +477,13 @@ def test_frozen_features_are_taken_only_where_nothing_trained_is_as_good(
 def test_what_changes_cost_is_the_loss_of_the_changed_networks(finished: Answer) -> None:
     strategy, space = strategy_of(finished), TINY.space(2, 16)
     choices = [space.to_choice(space.heaviest()), *single_changes(space).values()]
-    supernet, part = strategy.around(space), strategy.data(16).validation
+    supernet, part = strategy.around(16), strategy.data(16).validation
     (images,) = (x for x, _ in Batches(strategy.data(16), "validation", len(part), shuffle=False, drop_last=False))
     labels = torch.from_numpy(part.labels)
     with torch.no_grad():
         wanted = [float(F.cross_entropy(supernet(images, choice), labels)) for choice in choices]
     assert len(set(wanted)) > 1
-    assert np.allclose(strategy.losses(space, choices), wanted, atol=1e-5)
+    assert np.allclose(strategy.losses(16, choices), wanted, atol=1e-5)
 
 
 def test_the_floor_is_the_logistic_regression_that_was_fitted() -> None:

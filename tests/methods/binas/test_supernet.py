@@ -143,6 +143,51 @@ def test_every_training_has_an_event_an_epoch(finished: Answer) -> None:
     assert tuned >= {one.details["network"] for one in finished.models}
 
 
+def test_a_third_of_the_measurements_is_spent_in_rounds(finished: Answer) -> None:
+    run = Run.open(finished.folder)
+    networks = run.stage_result("rounds")["networks"]
+    assert len(set(networks)) == len(networks) == 2  # one a limit at least; 67 rows of 24 images would make two, too
+    assert list(run.items("rounds").done) == networks
+
+
+def test_rounds_that_are_killed_end_with_the_same(
+    finished: Answer, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {"limits": finished_limits(finished), "latency_table": table, "rounds": 3, "rows": 400}
+    whole = again(finished, tmp_path / "whole", **given)
+    original, calls = SupernetWork._round_outcome, []
+
+    def dying(self: SupernetWork, architecture: str) -> Any:
+        calls.append(architecture)
+        if len(set(calls)) == 3:
+            raise KeyboardInterrupt
+        return original(self, architecture)
+
+    monkeypatch.setattr(SupernetWork, "_round_outcome", dying)
+    with pytest.raises(BaseException):  # noqa: B017  the engine may wrap it
+        again(finished, tmp_path / "killed", **given)
+    monkeypatch.undo()
+    assert len(Run.open(tmp_path / "killed").items("rounds").done) == 2
+    resumed = aw.resume(tmp_path / "killed")
+    assert [one.architecture for one in resumed.models] == [one.architecture for one in whole.models]
+    both = [Run.open(one.folder).stage_result("rounds") for one in (whole, resumed)]
+    assert both[0] == both[1]
+    assert len(both[0]["networks"]) > 3
+
+
+def finished_limits(finished: Answer) -> dict[str, list[float]]:
+    return {"latency_ms": [one.limits["latency_ms"] for one in finished.models]}
+
+
+def test_rounds_go_with_the_predictor_that_is_fitted(finished: Answer, table: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="hierarchical"):
+        again(finished, tmp_path / "bad", latency_table=table, estimator="eq3", rounds=2)
+    published = again(
+        finished, tmp_path / "eq3", latency_table=table, estimator="eq3", limits=finished_limits(finished)
+    )
+    assert Run.open(published.folder).stage_result("rounds") is None
+
+
 def test_insights_ranks_and_plot_are_there(finished: Answer) -> None:
     assert len(finished.insights) == 6  # two depths, squeeze-excite, kernel, two expansions
     assert finished.details["rank"]["networks"] == 3
@@ -194,6 +239,7 @@ def test_a_further_limit_costs_only_its_own_model(
 
     monkeypatch.setattr(Supernet, "_tune_one", counting)
     monkeypatch.setattr(SupernetWork, "predictor", clear_predictor)  # so that a larger limit has a larger network
+    monkeypatch.setattr(Supernet, "_best_of_rounds", lambda *_: [])
     least, most = reach(table)
     with pytest.raises(InfeasibleError, match="Reachable"):
         aw.resume(folder, latency_ms=[least / 2])
@@ -314,7 +360,7 @@ def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_pa
         ({"space": "nasbench201"}, "the space mbconv"),
         ({"plan_from": "nowhere"}, "--plan-from with --plan paper"),
         ({"benchmark": "nb201"}, "--benchmark with"),
-        ({"channels": 8}, "--channels with"),
+        ({"channels": 8}, "--channels beside spaces whose"),
         ({"latency_table": "nowhere.json"}, "a latency table"),
         ({"supernet": "nowhere"}, "a trained supernet"),
         ({"data": "random:classes=2,size=4,count=60"}, "at least 8 px"),

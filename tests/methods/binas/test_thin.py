@@ -3,7 +3,6 @@ proposals: exact within two resources, and inside a larger network."""
 
 from __future__ import annotations
 
-import itertools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 import torch
 
 import archwright as aw
-from archwright.costs.additive import counted_costs
 from archwright.costs.device_table import DeviceTable
 from archwright.data import Augmentation
 from archwright.device import Device
@@ -23,15 +21,11 @@ from archwright.methods.binas.thin import (
     FEWEST_STEPS,
     LATE,
     LOOSEST,
-    MACS,
     Proposal,
     Thin,
-    best_within,
-    containing,
     default_minutes,
-    inside,
-    worth,
 )
+from archwright.methods.binas.worth import best_within
 from archwright.models import load_classifier, load_model
 from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Answer
@@ -39,9 +33,6 @@ from archwright.search.budget import Pace
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
 from archwright.search.trained import networks_of
-from archwright.solvers.problem import StagedChoice, StagedProblem
-from archwright.spaces.compact import Compact, CompactScale
-from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.supernets.shrink import contains
 from archwright.training import Recipe
 from helpers.binas_plans import PLAN, planned_run, space_of, table_of
@@ -114,6 +105,19 @@ def test_trainings_by_the_clock_keep_their_steps(plan_run: str, tmp_path: Path) 
     assert {name: one.steps for name, one in trained.items()} == {name: lengths[name][-1]["total"] for name in trained}
     again = aw.search("binas", run=tmp_path / "again", plan_from=str(found.folder), **settings)
     assert again.models == found.models
+
+
+def test_trainings_end_sooner_where_the_processor_works_for_others_too(plan_run: str, tmp_path: Path) -> None:
+    left = {}
+    for share in (1.0, 0.5):
+        run = Run.open(Path(shutil.copytree(plan_run, tmp_path / f"{share}")))
+        strategy = strategy_of(run, minutes=60.0)
+        strategy._pace._share = share
+        left[share] = strategy._allotted(Proposal(architecture=str(SPACE.lightest())), 1.0)
+    kept = strategy._kept_back(strategy.spending.limits)
+    until = strategy.spending.until
+    assert left[1.0] == pytest.approx(until, abs=2)
+    assert left[0.5] == pytest.approx(max(until - kept, LATE * strategy.spending.seconds), abs=2)
 
 
 def test_limits_share_the_time_equally_where_that_is_asked_for(plan_run: str, tmp_path: Path) -> None:
@@ -417,109 +421,7 @@ def test_a_plan_of_other_networks_is_refused(plan_run: str, tmp_path: Path) -> N
         aw.search("binas", run=tmp_path / "run", data=GREY.replace("classes=2", "classes=3"), plan_from=plan_run)
 
 
-# --- who gets how much time, and what is worth trying -----------------------------------------------------------------
-
-FEW = Compact(
-    CompactScale(
-        image_size=8,
-        image_channels=1,
-        classes=2,
-        channels=8,
-        stage_factors=(1, 2),
-        stage_strides=(1, 2),
-        width_choices=(1.0, 2.0),
-        depths=(1, 2),
-        configurations=("cn_k3", "bb_k3"),
-    )
-)
-"""576 networks: few enough to go through."""
-
-
-@pytest.fixture(scope="module")
-def problem() -> StagedProblem:
-    costs = counted_costs(FEW) | table_of(FEW).costs(FEW)
-    return worth(FEW, costs.problem(FEW))
-
-
-def every(problem: StagedProblem) -> StagedChoice:
-    """All networks of the small space."""
-    found = []
-    plain, any_kind = [0], [0, 1]
-    for widths in itertools.product(range(2), range(2)):
-        for first, second in itertools.product(range(1, 3), range(1, 3)):
-            kinds = [plain, *[any_kind] * (first - 1), *[any_kind] * second]
-            for chosen in itertools.product(*kinds):
-                rows = np.full((2, 2), -1)
-                rows[0, :first], rows[1, :second] = chosen[:first], chosen[first:]
-                found.append(StagedChoice(np.array([first, second]), rows, np.array(widths)))
-    return StagedChoice(
-        *(np.stack([getattr(one, name) for one in found]) for name in ("depths", "configurations", "widths"))
-    )
-
-
 def test_more_and_larger_images_get_more_minutes() -> None:
     assert default_minutes(1079, 8) == 2
     assert default_minutes(360, 32) == default_minutes(1000, 32) == 4
     assert default_minutes(360, 32) < default_minutes(8000, 32) < default_minutes(8000, 64) <= 60
-
-
-def test_proposals_are_the_best_of_all_networks_within_the_limit_and_the_time(problem: StagedProblem) -> None:
-    networks = every(problem)
-    values, costs = problem.evaluate(networks)
-    for latency, macs in ((0.4, 0.5), (0.2, 0.1), (0.9, 0.3)):
-        limit, most = float(np.quantile(costs["latency_ms"], latency)), float(np.quantile(costs[MACS], macs))
-        found = best_within(problem, most, {"latency_ms": limit})
-        fits = (costs["latency_ms"] <= limit) & (costs[MACS] <= most)
-        assert found.value == pytest.approx(values[fits].max())
-    short = best_within(problem, 0.0, {"latency_ms": limit})
-    assert short.costs[MACS] <= 1.5 * costs[MACS].min(), "the least is looked at in any time"
-    with pytest.raises(InfeasibleError):
-        best_within(problem, 1e12, {"latency_ms": 1e-6})
-
-
-def test_wider_and_deeper_is_worth_more(problem: StagedProblem) -> None:
-    small, wide, deep = (FEW.to_choice(FEW.plain(*shape)) for shape in ((1, 0), (1, 1), (2, 0)))
-    value = {name: float(problem.evaluate(one)[0]) for name, one in (("small", small), ("wide", wide), ("deep", deep))}
-    assert value["wide"] > value["small"]
-    assert value["deep"] > value["small"]
-
-
-@pytest.mark.parametrize(
-    ("other", "limited", "is_larger"),
-    [
-        (StagedChoice(np.array([2, 2]), np.array([[0, 1], [0, 1]]), np.array([1, 1])), inside, True),
-        (StagedChoice(np.array([1, 1]), np.array([[0, -1], [1, -1]]), np.array([1, 0])), containing, False),
-    ],
-)
-def test_proposals_inside_and_around_a_network(
-    other: StagedChoice, limited: Any, is_larger: bool, problem: StagedProblem
-) -> None:
-    networks = every(problem)
-    values, costs = problem.evaluate(networks)
-    known = FEW.from_choice(other)
-
-    def nested(choice: StagedChoice) -> bool:
-        own = FEW.from_choice(choice)
-        return contains(known, own) if is_larger else contains(own, known)
-
-    fits = np.array(
-        [
-            nested(StagedChoice(*one))
-            for one in zip(networks.depths, networks.configurations, networks.widths, strict=True)
-        ]
-    )
-    assert 1 < fits.sum() < len(fits)
-    inner = limited(FEW, problem, other)
-    for share in (0.3, 0.6, 1.0):
-        limit = float(np.quantile(costs["latency_ms"][fits], share)) + 1e-6
-        found = best_within(inner, 1e12, {"latency_ms": limit})
-        assert found.value == pytest.approx(values[fits & (costs["latency_ms"] <= limit)].max())
-        assert nested(found.choice)
-
-
-def test_looking_inside_leaves_the_space_as_it_is() -> None:
-    space = MbConv(SCALES["mbconv-8"])
-    size, problem = space.size, counted_costs(space).problem(space)
-    for limited in (inside, containing):
-        limited(space, problem, space.to_choice(space.lightest()))
-    assert space.size == size

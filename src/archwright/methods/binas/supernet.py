@@ -4,11 +4,13 @@
 2. ``supernet``: every image of a batch goes through its own random sub-network, distilled from the heaviest.
 3. ``measure``: one pool of random sub-networks, each on some validation images and with batch-norm statistics of its
    own, gives all terms of the predictor at once: a constant, a term a depth and a term a block configuration.
-4. ``solve``: predictor and latency are additive, so the exact front of all undominated networks is one pass; a limit on
+4. ``rounds``: the last third of the measurements, around the limits: networks that are best within a limit by terms
+   drawn from the predictor's posterior, with a new fit before each round (:mod:`archwright.predictors.rounds`).
+5. ``solve``: predictor and latency are additive, so the exact front of all undominated networks is one pass; a limit on
    several resources goes to an integer program.
-5. ``verify``: the front's networks just within a limit are measured on all validation images, and the best of them is
-   built and timed. While it is over the limit, the choice steps down the front.
-6. ``tune``: each network is cut out of the supernet, fine-tuned with distillation and validated. Every limit gets the
+6. ``verify``: the front's networks just within a limit, and the best of the rounds', are measured on all validation
+   images, and the best of them is built and timed. While it is over the limit, the choice steps down the front.
+7. ``tune``: each network is cut out of the supernet, fine-tuned with distillation and validated. Every limit gets the
    best on validation of those within it, so that a looser one is never worse.
 
 Letters as in :mod:`archwright.solvers.problem`. Several limits give several models of one supernet. Everything is
@@ -34,20 +36,31 @@ from torch import Tensor, nn
 
 from archwright.costs.device_table import DeviceTable
 from archwright.data import Augmentation, Batches
-from archwright.data.augmentation import OwnAugmentation
+from archwright.data.augmentation import OwnAugmentation, policy_for
+from archwright.data.shards import Shard
+from archwright.device import seconds_on
 from archwright.errors import InputError
 from archwright.methods.binas.options import BinasOptions
 from archwright.models import Model, load_member
+from archwright.numerics import autocast
 from archwright.predictors.comparison import compare_predictors
 from archwright.predictors.contributions import Contributions
 from archwright.predictors.hierarchical import HierarchicalFit, attributes_of, fit_hierarchical
-from archwright.predictors.staged import StagedEstimate, pool_estimates, shrunk, without_difficulty
+from archwright.predictors.rounds import Field, Measured, RoundSettings, StagedField, measure_in_rounds
+from archwright.predictors.staged import (
+    StagedEstimate,
+    by_known_difficulty,
+    pool_estimates,
+    shrunk,
+    without_difficulty,
+)
 from archwright.runs import disk
 from archwright.runs.files import Json, write_json
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate
 from archwright.search.context import Context
 from archwright.search.driving import drive_stage
+from archwright.search.evaluator import team_share
 from archwright.search.jobs import measure as accuracy_of
 from archwright.search.limited import PlainSteps, Summary
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Stage
@@ -73,6 +86,8 @@ FEWEST_NETWORKS = 4
 """Sub-networks that the predictor can be fitted to, however few rows are asked for."""
 POOL_IMAGES, POOL_RECALIBRATED = 64, 128
 """Images that each sub-network of the pool is measured on, and training images that give it its statistics."""
+SHARE_OF_ROUNDS, ROUND_BATCHES = 1 / 3, 8
+"""Part of the rows that is spent in rounds, and batches of images that each network of them is measured on."""
 FEWEST_COMPARED = 50
 """Measured networks from which on predictors that are fitted to such measurements are compared, too."""
 SHARES_OF_RANGE = (0.25, 0.5)
@@ -123,6 +138,13 @@ class PoolResult(StageResult):
     rows: int
     mean_accuracy: float
     insights: list[str]
+
+
+class RoundsResult(StageResult):
+    """Networks that the rounds measured, in order, and rows of outcomes that they took."""
+
+    networks: list[str]
+    rows: int
 
 
 class FrontResult(StageResult):
@@ -218,14 +240,16 @@ class Supernet:
         x = torch.zeros(size, scale.image_channels, scale.image_size, scale.image_size, device=context.device.torch)
         times = []
         for _ in range(3):
-            begin = time.perf_counter()
-            network(x).sum().backward()
-            times.append(time.perf_counter() - begin)
+            begin = seconds_on(context.device.torch)
+            with autocast(context.device.torch):
+                total = network(x).sum()
+            total.backward()
+            times.append(seconds_on(context.device.torch) - begin)
         models = max(2, len(context.configuration.limit_sets))
         epochs = 1.3 * models * self.tuning_recipe().epochs
         epochs += 0 if self.options.supernet else recipe.epochs + 1.3 * self._supernet_recipe().epochs
-        steps = max(1, len(context.task.data.train) // size)
-        return float(np.median(times)) * (steps * epochs + self.options.rows / (3 * size)) + 20
+        steps = team_share(context) * epochs * max(1, len(context.task.data.train) // size)
+        return float(np.median(times)) * (steps + self.options.rows / (3 * size)) + 20
 
     def before_table(self) -> list[Stage]:
         """No stages: limits and latencies are known before the supernet is trained."""
@@ -243,7 +267,8 @@ class Supernet:
             *([] if self.options.supernet else training),
             Stage("measure", "measure sub-networks", self._measure),
             *(ranks if self.options.rank_networks else []),
-            Stage("solve", "exact front", self._solve, redone=BY_LATENCY),
+            *([Stage("rounds", "measure around the limits", self._rounds, redone=both)] if self._spent else []),
+            Stage("solve", "exact front", self._solve, redone=both if self._spent else BY_LATENCY),
             Stage("verify", "latencies of the chosen networks", self._verify, redone=both),
             Stage("tune", "fine-tune", self._tune, redone=both),
         ]
@@ -265,17 +290,38 @@ class Supernet:
 
     def _measure(self) -> PoolResult:
         """The pool, and what it says about the design decisions."""
-        run, rows = self.context.run, self.work.measure_pool(self.options.rows)
+        run, rows = self.context.run, self.work.measure_pool(self.options.rows - self._spent)
         estimate = self.work.estimate(centred=True)
-        found = Contributions.of(estimate, self.space.scale)
+        latency_ms = self.table.costs(self._size).block_costs["latency_ms"]
+        found = Contributions.of(estimate, self.space.scale, latency_ms)
         write_json(run.artifact("contributions.json"), found.to_json())
         found.plot(run.artifact("contributions.png"))
         return PoolResult(rows=rows, mean_accuracy=estimate.fixed, insights=found.sentences())
 
+    @property
+    def _spent(self) -> int:
+        """Rows that are kept for rounds around the limits."""
+        return round(SHARE_OF_ROUNDS * self.options.rows) if self.options.measured_rounds else 0
+
+    def _rounds(self) -> RoundsResult:
+        """Measure what might be best within the limits; kept network by network."""
+        each = self.work.rows_of_a_network
+        networks = max(len(self.table.limit_sets), self._spent // each)
+        seed = int(self.context.rng("rounds").integers(2**31))
+        settings = RoundSettings(networks, self.options.measured_rounds, seed=seed)
+        field = StagedField(self.table.problem(self._size), self.table.limit_sets, solve_within)
+        found = [str(self.space.from_choice(choice)) for choice in self.work.measure_rounds(field, settings)]
+        return RoundsResult(networks=found, rows=each * len(found))
+
+    @cached_property
+    def _around(self) -> list[str]:
+        """Networks of the rounds."""
+        return self._result("rounds", RoundsResult).networks if self._spent else []
+
     @cached_property
     def predictor(self) -> Predictor:
-        """Accuracies of networks, as the options ask for them, from the measured pool."""
-        return self.work.predictor(self.options.estimator, self.options.shrink)
+        """Accuracies of networks, as the options ask for them, from all that was measured."""
+        return self.work.predictor(self.options.estimator, self.options.shrink, self._around)
 
     @property
     def problem(self) -> StagedProblem:
@@ -336,11 +382,18 @@ class Supernet:
         within = np.flatnonzero(front.costs <= limit)[-AROUND:]
         others = [front.choices(within)[number] for number in range(len(within))]
         found = {str(self.space.from_choice(best.choice)): best}
-        for choice in others:
+        for choice in [*others, *self._best_of_rounds(problem, name, limit)]:
             one = problem.solution(choice, float(problem.evaluate(choice)[0]), best.seconds, best.solver)
             if one.costs[name] <= limit:
                 found.setdefault(str(self.space.from_choice(choice)), one)
         return min(found.items(), key=lambda item: self._measured_loss(item[0]))[1]
+
+    def _best_of_rounds(self, problem: StagedProblem, name: str, limit: float) -> list[StagedChoice]:
+        """The most accurate networks of the rounds within a limit, as many as are taken from the front."""
+        known = {text: self.work.round_accuracy(text) for text in self._around}
+        choices = {text: self.space.to_choice(self.space.parse(text)) for text in known}
+        within = [text for text in known if problem.cost(choices[text], name) <= limit]
+        return [choices[text] for text in sorted(within, key=lambda text: -known[text])[:AROUND]]
 
     def _measured_loss(self, architecture: str) -> float:
         """Cross entropy of a sub-network on the validation images; kept."""
@@ -368,7 +421,7 @@ class Supernet:
         context, architecture = self.context, self.space.parse(one.architecture)
         network = self.work.trained.cut_out(architecture)
         inherited = accuracy_of(network, context.task.data, "validation", context.device.name)
-        policy = "cifar10" if self.options.tune_autoaugment else None
+        policy = policy_for(context.task.data) if self.options.tune_autoaugment else None
         on_epoch = context.run.on_epoch("tune", model=name)
         self.work.train_network(network, recipe, f"trained/{name}", bar, policy, on_epoch)
         steps = recipe.epochs * len(self.work.batches(recipe))
@@ -405,7 +458,8 @@ class Supernet:
         disk.remove(self.context.run.artifact("start.safetensors"))
         solved, pool = self._result("solve", FrontResult), self._result("measure", PoolResult)
         details = {"rank": self._result("rank", Ranks).ranks} if self.options.rank_networks else {}
-        return Summary(solved.front, pool.rows, pool.insights, details, solved.points)
+        rows = pool.rows + (self._result("rounds", RoundsResult).rows if self._spent else 0)
+        return Summary(solved.front, rows, pool.insights, details, solved.points)
 
 
 def solve_within(problem: StagedProblem, limits: dict[str, float]) -> Solution:
@@ -507,6 +561,7 @@ class SupernetWork:
             stop=context.stop,
             on_step=lambda _: bar.advance(),
             on_epoch=on_epoch,
+            team=context.team,
         )
 
     def train_heaviest(self) -> HeaviestResult:
@@ -550,12 +605,13 @@ class SupernetWork:
         training = SharedTraining(
             supernet,
             self.batches(recipe),
-            lambda position, images: self._paths(position.index, images),
+            lambda position, images, shard: self._paths(position.index, images, shard),
             make_optimizer(supernet.parameters(), recipe),
             recipe.learning_rate(),
             loss=lambda logits, images, labels: self._loss(logits, images, labels, recipe),
             clip=recipe.clip,
             memory_format=torch.contiguous_format,
+            team=context.team,
         )
         steps = len(training.batches)
         history = drive_stage(
@@ -564,10 +620,12 @@ class SupernetWork:
         save_supernet(supernet, fingerprint, context.run.artifact(FILE_NAME))
         return SupernetResult(training_accuracy=history[-1]["accuracy"], loss=history[-1]["loss"])
 
-    def _paths(self, index: int, count: int) -> StagedChoice:
-        """Sub-networks of the images of step ``index``."""
+    def _paths(self, index: int, count: int, shard: Shard) -> StagedChoice:
+        """Sub-networks of the images of a shard of step ``index``, dealt evenly within it; a single one for all."""
         rng, scale = self.context.rng("paths", index), self.space.scale
-        return deal(1, rng, scale)[0] if self.paths == "single" else deal(count, rng, scale)
+        if self.paths == "single":
+            return deal(1, rng, scale)[0]
+        return deal(count, rng if shard.of == 1 else self.context.rng("paths", index, shard.number), scale)
 
     def _loss(self, logits: Tensor, images: Tensor, labels: Tensor, recipe: Recipe) -> Tensor:
         taught = None
@@ -633,14 +691,70 @@ class SupernetWork:
         return deal(1, self.context.rng("pool", number), self.space.scale)[0]
 
     @property
+    def rows_of_a_network(self) -> int:
+        """Outcomes of a network of the rounds: some batches, so that one tells more than a network of the pool."""
+        batches = self._pool_batches()
+        return min(ROUND_BATCHES, len(batches)) * batches.batch_size
+
+    def measure_rounds(self, field: Field, settings: RoundSettings) -> list[StagedChoice]:
+        """Measure in rounds around limits; returns the networks, whose outcomes are kept.
+
+        Args:
+            field: the space and the limits.
+            settings: number of networks and rounds.
+        """
+        attributes = attributes_of(self.space.configurations)
+        with self.context.progress.task("measuring around the limits", settings.networks) as bar:
+
+            def measure(choice: StagedChoice) -> list[float]:
+                text = str(self.space.from_choice(choice))
+                rows = self._round_rows(text)
+                bar.advance()
+                return rows
+
+            return measure_in_rounds(measure, self._known([]), field, attributes, settings)[1]
+
+    def _round_outcome(self, architecture: str) -> list[list[int]]:
+        """Right or wrong on the images of each batch; the batches are the same for all networks."""
+        log, batches = self.context.run.items("rounds"), self._pool_batches()
+        if architecture not in log.done:
+            self.context.stop.check()
+            choice, norms = self.space.to_choice(self.space.parse(architecture)), self._own(RECALIBRATED_IMAGES)
+            images = [batches.get(0, number) for number in range(min(ROUND_BATCHES, len(batches)))]
+            found = measure_subnetwork(self.trained, choice, images, norms).correct.astype(int)
+            log.record(architecture, [one.tolist() for one in np.split(found, len(images))])
+        return [list(one) for one in log.done[architecture]]
+
+    def round_accuracy(self, architecture: str) -> float:
+        """Percent of the images of the rounds that a network of them has right."""
+        return 100 * float(np.mean(self._round_outcome(architecture)))
+
+    def _round_rows(self, architecture: str) -> list[float]:
+        """Accuracies in percent of a network's batches, comparable with the pool's and as finite as they."""
+        outcomes = np.array(self._round_outcome(architecture))
+        images = np.concatenate([self._pool_images(number, len(own)) for number, own in enumerate(outcomes)])
+        left = by_known_difficulty(100.0 * outcomes.ravel(), images, *self._pool_rows)
+        return [float(one) for one in np.clip(left.reshape(outcomes.shape).mean(1), 0.0, self._most)]
+
+    @property
+    def _most(self) -> float:
+        """No error at all counts as half an image."""
+        return 100 - 50 / self._pool_batches().batch_size
+
+    @cached_property
+    def _pool_rows(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Outcomes of the pool, 100 or 0, and the number of the image of each, (rows,)."""
+        done = self.context.run.items("measure").done
+        rows = [done[str(number)]["correct"] for number in range(len(done))]
+        images = [self._pool_images(number, len(own)) for number, own in enumerate(rows)]
+        return 100.0 * np.concatenate(rows), np.concatenate(images)
+
+    @property
     def pool(self) -> tuple[StagedChoice, NDArray[np.float64]]:
         """Measured sub-networks (n) and their accuracies in percent (n,), corrected for how hard their images are."""
         done = self.context.run.items("measure").done
-        rows = [done[str(number)]["correct"] for number in range(len(done))]
-        images = np.concatenate([self._pool_images(number, len(own)) for number, own in enumerate(rows)])
-        outcome = without_difficulty(100.0 * np.concatenate(rows), images)
-        ends = np.cumsum([len(own) for own in rows])[:-1]
-        accuracy = np.array([own.mean() for own in np.split(outcome, ends)])
+        ends = np.cumsum([len(done[str(number)]["correct"]) for number in range(len(done))])[:-1]
+        accuracy = np.array([own.mean() for own in np.split(without_difficulty(*self._pool_rows), ends)])
         return _stacked([self._pool_choice(number) for number in range(len(done))]), accuracy
 
     def estimate(self, centred: bool) -> StagedEstimate:
@@ -648,21 +762,31 @@ class SupernetWork:
         choices, accuracy = self.pool
         return pool_estimates(choices, accuracy, centred, len(self.space.configurations))
 
-    def hierarchical(self) -> HierarchicalFit:
-        """The hierarchical ridge on the log error, from the pool. No error at all counts as half an image."""
+    def _known(self, around: Sequence[str]) -> Measured:
+        """Rows of the pool and of networks ``around`` limits."""
         choices, accuracy = self.pool
-        best = 100 - 50 / self._pool_batches().batch_size
-        return fit_hierarchical(choices, np.clip(accuracy, 0.0, best), attributes_of(self.space.configurations))
+        known = Measured(choices, np.clip(accuracy, 0.0, self._most))
+        for text in around:
+            known = known.with_rows(self.space.to_choice(self.space.parse(text)), self._round_rows(text))
+        return known
 
-    def predictor(self, estimator: Literal["hierarchical", "centred", "eq3"], shrink: bool) -> Predictor:
-        """The predictor of accuracies from the measured pool.
+    def hierarchical(self, around: Sequence[str] = ()) -> HierarchicalFit:
+        """The hierarchical ridge on the log error, from the pool and networks ``around`` limits."""
+        known = self._known(around)
+        return fit_hierarchical(known.choices, known.accuracy, attributes_of(self.space.configurations))
+
+    def predictor(
+        self, estimator: Literal["hierarchical", "centred", "eq3"], shrink: bool, around: Sequence[str] = ()
+    ) -> Predictor:
+        """The predictor of accuracies from what was measured.
 
         Args:
             estimator: ``hierarchical``, ``centred``, or ``eq3`` as published.
             shrink: whether the terms of the latter two are shrunk by their noise.
+            around: networks of the rounds, for the first.
         """
         if estimator == "hierarchical":
-            fit = self.hierarchical()
+            fit = self.hierarchical(around)
             return Predictor(fit.estimate, fit.accuracy)
         estimate = self.estimate(estimator == "centred")
         return Predictor(shrunk(estimate) if shrink else estimate)

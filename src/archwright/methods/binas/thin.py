@@ -10,21 +10,20 @@
    these.
 
 Trainings end by the clock: their steps are counted as they go, so that the minutes are kept on a busy machine too, and
-every count is kept in the run, so that a resumed run, or one with ``plan_from``, trains the same networks. Every answer
-is the best on validation within its limit, so that a looser limit is never worse.
+every count is kept in the run, so that a resumed run, or one with ``plan_from``, trains the same networks. Every limit
+gets the slowest network within it that is not clearly worse on validation, so that a looser one is never clearly worse.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
 from archwright.costs.clock import MARGIN
@@ -35,6 +34,8 @@ from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.augmentation import Augment
 from archwright.errors import InfeasibleError, InputError, RunError
 from archwright.methods.binas.options import BinasOptions
+from archwright.methods.binas.worth import MACS, best_within, containing, inside, no_wider, worth
+from archwright.quantise import Precision
 from archwright.runs.files import Json
 from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Beside
@@ -42,14 +43,13 @@ from archwright.search.budget import Pace, step_fit
 from archwright.search.context import Context
 from archwright.search.limited import PlainSteps, Summary, front_of, said_limits, tightest_first
 from archwright.search.method import BY_LIMITS, Stage
-from archwright.search.trained import TrainedNetwork, Trainer, networks_of, order, short_name
+from archwright.search.trained import TrainedNetwork, Trainer, networks_of, short_name, slowest_as_good, with_int8
 from archwright.search.values import StageResult
-from archwright.solvers import StagedProblem, milp
-from archwright.solvers.problem import Solution, StagedChoice
+from archwright.solvers import StagedProblem
+from archwright.solvers.problem import StagedChoice
 from archwright.spaces.base import Network
 from archwright.spaces.compact import Compact, CompactArchitecture
 from archwright.spaces.compact_network import CompactNetwork
-from archwright.spaces.staged import StagedSpace
 from archwright.supernets.shrink import contains, shrink
 from archwright.training import Recipe
 
@@ -73,6 +73,8 @@ better as it is: see the arms in docs/training.md."""
 
 KEPT_BACK, KEPT_SECONDS = 0.03, 2.0
 """Part of the minutes, and seconds for each limit, that are kept for timing, testing and saving the answers."""
+LEAST_SHARE = 0.2
+"""Of the processor's time that this process is thought to get at least, on a machine however busy."""
 TABLE = 0.03
 """Part of the minutes after which no further round of the latency table is begun."""
 BESIDE = 0.1
@@ -89,6 +91,8 @@ QUICKEST_MS = 0.1
 """No training step is quicker; a plan that says so does not make a training endless."""
 LEAST_STEPS = 30
 """Steps below which nothing is worth training: a time too short for them is refused."""
+CLEARLY = 1.0
+"""Standard errors from which on an accuracy is clearly lower, so that a quicker network answers a looser limit too."""
 WELL_USED = 0.8
 """Part of a limit below which it is said that an answer leaves some of it unused, and why."""
 TIMED_STEPS = 10
@@ -100,18 +104,6 @@ SHARES_OF_PLAIN = (1 / 3, 0.5, 0.7, 1.0)
 """The limits of a search that was given none, as parts of the latency of the plain network of that number of widths."""
 PLAIN_WIDTH = 3
 """Width number of the plain network that a person would try."""
-BASE = 1
-"""Width number that other widths are compared with: the choice 1.0 of compact scales."""
-NARROW, DEEPER = 0.25, (0.0, 0.5, 0.75)
-"""What a stage loses by its width (this, divided by the width as a part of the base) and gains by its depth, in points
-of accuracy, about, before anything is measured: see the networks in docs/training.md."""
-KIND_WORTH = {"bb": 0.1, "er": 0.0, "ir": -0.1}
-"""What a block of a kind is thought to be worth beside a plain one: basic, fused and inverted residual."""
-TOO_DEAR = 1.5
-"""What must not be chosen costs so many times what the dearest network does."""
-RAISED = 1.5
-"""A bound on multiply-accumulates within which nothing keeps the limits is raised by this factor."""
-MACS = "macs"
 
 Limits = Mapping[str, float]
 
@@ -292,12 +284,13 @@ class Thin:
 
     def plan(self) -> Spending:
         """The stage ``plan``: time training steps of some networks, and say how the minutes are spent."""
-        context, pace = self.context, Pace(self.context.device, self.recipe.batch_size)
-        precision = self._precision(pace)
-        fixed, mega = self._step_line(pace, precision)
-        spent, beside = context.run.seconds_spent(), BESIDE * self._seconds * self.options.beside
+        context, pace = self.context, self._pace
+        with pace.watched():
+            precision = self._precision(pace)
+            fixed, mega = self._step_line(pace, precision)
+        spent, beside = context.run.seconds_spent(), BESIDE * self._seconds * self.context.configuration.beside
         limits = len(self.table.limit_sets)
-        kept = KEPT_BACK * self._seconds + KEPT_SECONDS * limits
+        kept = self._kept_back(limits)
         until = self._seconds - kept - beside
         found = Spending(
             seconds=max(until - spent, 1e-3),
@@ -321,6 +314,15 @@ class Thin:
         )
         return found.model_copy(update={"shifted": often or passes >= ALWAYS_SHIFTED})
 
+    @cached_property
+    def _pace(self) -> Pace:
+        streamed = not self.context.task.data.train.in_memory
+        return Pace(self.context.device, self.recipe.batch_size, self.context.team, streamed)
+
+    def _kept_back(self, limits: int) -> float:
+        """Seconds that timing, testing and saving so many answers take on a quiet machine."""
+        return KEPT_BACK * self._seconds + KEPT_SECONDS * limits
+
     def _share(self, waiting: Sequence[int]) -> float:
         """Part of the time that is left for the first of some networks, each for so many limits, the loosest first."""
         if len(waiting) == 1 or self.options.limits_equally:
@@ -331,7 +333,7 @@ class Thin:
         """Refuse a time in which nothing can be trained."""
         least = LEAST_STEPS * found.limits * found.step_ms(self._macs(self.space.lightest())) / 1000
         if found.seconds < least:
-            minutes = (taken + least) / (1 - BESIDE * self.options.beside - KEPT_BACK) / 60
+            minutes = (taken + least) / (1 - BESIDE * self.context.configuration.beside - KEPT_BACK) / 60
             raise InfeasibleError(
                 f"in {self._seconds / 60:.3g} minutes nothing can be trained here: timing takes {taken:.3g} s, and "
                 f"{LEAST_STEPS} steps for each limit {least:.3g} s. Give at least --minutes {minutes:.2g}."
@@ -383,7 +385,14 @@ class Thin:
     @cached_property
     def valued(self) -> StagedProblem:
         """Costs of the space, and what networks are thought to be worth before any is measured."""
-        return worth(self.space, self.table.problem(self._size))
+        return worth(self.space, self.table.problem(self._size, self._counted_in))
+
+    @cached_property
+    def _counted_in(self) -> Precision:
+        """The precision that proposals are to keep their limits in: int8 where it is asked for and quicker."""
+        whole = self.space.heaviest()
+        times = {one: self.table.predicted(self._size, whole, one)["latency_ms"] for one in self.table.timed_in}
+        return min(times, key=lambda one: times[one])
 
     # --- training ---
 
@@ -457,7 +466,7 @@ class Thin:
     def _further(self, limits: Limits) -> Proposal:
         """For a limit that was given later: inside the quickest network that does not keep it, else the best of all."""
         known = {one["architecture"]: Proposal(**one) for one in self.context.run.items("proposals").done.values()}
-        costs = {text: self.table.known(self._size, self.space.parse(text)) for text in known}
+        costs = {text: self.table.known(self._size, self.space.parse(text), self._counted_in) for text in known}
         within = [text for text, own in costs.items() if met(limits, own)]
         larger = sorted((text for text in costs if text not in within), key=lambda text: costs[text]["latency_ms"])
         if not larger:
@@ -482,7 +491,7 @@ class Thin:
     def _best(self, limits: Limits, problem: StagedProblem) -> str:
         """The same as timed here."""
         most = self._most_macs
-        found = self.table.fitting(self._size, lambda own: best_within(problem, most, own), limits)
+        found = self.table.fitting(self._size, lambda own: best_within(problem, most, own), limits, self._counted_in)
         return str(self.space.from_choice(found.choice))
 
     def _choice(self, architecture: str) -> StagedChoice:
@@ -494,14 +503,16 @@ class Thin:
     def _allotted(self, proposal: Proposal, share: float) -> float:
         """Seconds of a training: its share of what is left until trainings are to be over; kept when it is decided.
 
-        When that is past (a limit that was given later), it has a time of its own.
+        Where the processor works for others, too, what comes after trainings takes longer, and these end sooner.
+        When their end is past (a limit that was given later), it has a time of its own.
         """
         log, spending = self.context.run.items("allotted"), self.spending
         if proposal.name not in log.done:
             if self.options.minutes_of == "processor":
                 left = spending.seconds - sum(map(float, log.done.values()))
             else:
-                left = spending.until - self.context.run.seconds_spent()
+                crowded = 1 / max(self._pace.share, LEAST_SHARE) - 1
+                left = spending.until - self.context.run.seconds_spent() - crowded * self._kept_back(spending.limits)
             log.record(proposal.name, round(share * left if left > 0 else LATE * spending.seconds, 3))
         return min(float(log.done[proposal.name]), self._seconds)
 
@@ -524,7 +535,8 @@ class Thin:
         if self.options.minutes_of == "processor":
             self.trainer.train(name, network, self._size, steps, recipe, teacher)
         else:
-            steps = self.trainer.train_for(name, network, self._size, seconds, steps, recipe, teacher)
+            with self._pace.watched():
+                steps = self.trainer.train_for(name, network, self._size, seconds, steps, recipe, teacher)
         return self.trainer.keep(name, network, parsed, self.space, steps)
 
     def new_network(self, architecture: str) -> Network:
@@ -540,11 +552,19 @@ class Thin:
         return list(networks_of(self.context.run).values())
 
     def preferred(self, within: Sequence[TrainedNetwork]) -> TrainedNetwork:
-        """The best on validation, the quicker of equals."""
-        return max(within, key=lambda one: (*order(one), -self._known(one)["latency_ms"]))
+        """The slowest that is not clearly worse on validation: what a limit allows is used where that costs nothing."""
+        accuracies = [one.validation_accuracy for one in within]
+        computed = [self._computed(one) for one in within]
+        return within[slowest_as_good(accuracies, computed, len(self.context.task.data.validation), CLEARLY)]
+
+    def _computed(self, one: TrainedNetwork) -> float:
+        """How much a network computes, in milliseconds: those of its float form where precisions are compared."""
+        if len(self.table.timed_in) == 1:
+            return self._known(one)["latency_ms"]
+        return self.table.predicted(self._size, self.space.parse(one.architecture))["latency_ms"]
 
     def _known(self, one: TrainedNetwork) -> dict[str, float]:
-        return self.table.known(self._size, self.space.parse(one.architecture))
+        return self.table.known(self._size, self.space.parse(one.architecture), one.precision)
 
     def plain(self) -> PlainSteps:
         """In the time for simple things beside."""
@@ -559,7 +579,7 @@ class Thin:
 
     def summary(self) -> Summary:
         """All that was trained and is not dominated, and what became of each limit."""
-        front = front_of(self.pool(), lambda one: self._known(one)["latency_ms"])
+        front = front_of(with_int8(self.context.run, self.pool()), lambda one: self._known(one)["latency_ms"])
         answers = self.answers.done
         sentences = [self._sentence(json.loads(key), Proposal.model_validate(one)) for key, one in answers.items()]
         return Summary(front, len(self.pool()), sentences[::-1], {"plan": self.spending.model_dump()})
@@ -569,7 +589,8 @@ class Thin:
         new, where = networks_of(self.context.run)[proposal.name], said_limits(limits)
         how = "cut from a looser limit's network and taught by it" if proposal.source else "trained from scratch"
         said = f"{where}: {how}, {new.validation_accuracy:.1f} % on validation after {new.steps:,} steps."
-        used = self._known(new)["latency_ms"] / limits["latency_ms"] if "latency_ms" in limits else 1.0
+        ms = self.table.known(self._size, self.space.parse(new.architecture), self._counted_in)["latency_ms"]
+        used = ms / limits["latency_ms"] if "latency_ms" in limits else 1.0
         if used >= WELL_USED:
             return said
         return f"{said} It uses {used:.0%} of the limit: no larger one that fits is thought to be better."
@@ -591,89 +612,3 @@ def default_minutes(images: int, image_size: int) -> float:
     Few images need as many steps as a thousand do: they are only seen more often.
     """
     return float(min(60.0, max(2.0, round(2 * max(1.0, images / 1000) ** 0.5 * image_size / 16))))
-
-
-def best_within(problem: StagedProblem, most_macs: float, limits: Limits) -> Solution:
-    """The most valuable network within limits that has no more multiply-accumulates than the time is enough for.
-
-    Where the least that keeps the limits has more, the bound is raised until there is one.
-
-    Args:
-        problem: values and costs, ``macs`` among these.
-        most_macs: of one image.
-        limits: by resource; infeasible ones are the solver's error.
-    """
-    least, most = problem.cost_range(MACS)
-    bound = max(least, most_macs)
-    while bound < most:
-        try:
-            return milp.solve(problem, {MACS: bound, **limits})
-        except InfeasibleError:
-            bound *= RAISED
-    return milp.solve(problem, limits)
-
-
-# --- what is worth trying ---------------------------------------------------------------------------------------------
-
-
-def worth(space: StagedSpace[Any], problem: StagedProblem) -> StagedProblem:
-    """``problem`` of ``space`` with what networks are thought to be worth before any is measured.
-
-    The value of a stage falls with one over its width, so that none is much narrower than the others; a depth and a
-    block's kind have a term each. Only the order of networks counts.
-    """
-    stages, blocks, _ = space.shape
-    by_width = np.zeros((stages, space.most_widths, blocks))
-    for stage, widths in enumerate(space.widths):
-        for number, width in enumerate(widths):
-            base = widths[min(BASE, len(widths) - 1)]
-            by_width[stage, number] = np.resize(DEEPER, blocks) - NARROW * base / width
-    kinds = [KIND_WORTH.get(getattr(one, "kind", ""), 0.0) for one in space.configurations]
-    block_values = np.broadcast_to(np.array(kinds), space.shape)
-    depth_values = by_width if space.most_widths > 1 else by_width[:, 0]
-    return replace(problem, block_values=block_values, depth_values=depth_values, fixed_value=0.0)
-
-
-def inside(space: StagedSpace[Any], problem: StagedProblem, larger: StagedChoice) -> StagedProblem:
-    """``problem`` of ``space`` for what is contained in ``larger``: its kinds of block, at most as wide and as deep."""
-    depths = [tuple(own for own in space.depths if own <= depth) for depth in larger.depths.tolist()]
-    widths = [range(width + 1) for width in larger.widths.tolist()]
-    return _with_blocks_of(space, problem, larger, depths, widths)
-
-
-def containing(space: StagedSpace[Any], problem: StagedProblem, smaller: StagedChoice) -> StagedProblem:
-    """``problem`` of ``space`` for what contains ``smaller``: its blocks, at least as wide, and more behind them."""
-    depths = [tuple(own for own in space.depths if own >= depth) for depth in smaller.depths.tolist()]
-    widths = [range(width, len(own)) for width, own in zip(smaller.widths.tolist(), space.widths, strict=True)]
-    return _with_blocks_of(space, problem, smaller, depths, widths)
-
-
-def no_wider(space: StagedSpace[Any], problem: StagedProblem, width: int) -> StagedProblem:
-    """``problem`` of ``space`` for networks whose stages have width numbers up to ``width``."""
-    return replace(problem, depth_costs=_only(space, problem, [range(width + 1)] * len(space.widths)))
-
-
-def _with_blocks_of(
-    space: StagedSpace[Any],
-    problem: StagedProblem,
-    choice: StagedChoice,
-    depths: Sequence[tuple[int, ...]],
-    widths: Sequence[range],
-) -> StagedProblem:
-    """The same for networks with the kinds of block of ``choice`` where it has any, and with some depths and widths."""
-    allowed = space.allowed.copy()
-    for stage, depth in enumerate(choice.depths.tolist()):
-        allowed[stage, :depth] = np.arange(allowed.shape[-1]) == choice.configurations[stage, :depth, None]
-    costs = _only(space, problem, widths)
-    return replace(problem, depths=tuple(depths), allowed_configurations=allowed, depth_costs=costs)
-
-
-def _only(space: StagedSpace[Any], problem: StagedProblem, widths: Sequence[range]) -> dict[str, NDArray[np.float64]]:
-    """The costs of depths where only some widths of each stage are allowed: others are too dear."""
-    costs = {name: table.copy() for name, table in problem.depth_costs.items()}
-    for name, table in costs.items() if space.most_widths > 1 else ():
-        dearest = problem.cost_range(name)[1]
-        for stage, own in enumerate(widths):
-            others = [number for number in range(space.most_widths) if number not in own]
-            table[stage, others] = TOO_DEAR * dearest
-    return costs

@@ -36,29 +36,75 @@
     });
   }
 
+  let every = []; // all runs, as the server told them last
+  const marked = new Set(); // names of those to compare
+
   function showRuns(runs) {
+    every = runs;
     at("none").hidden = runs.length > 0;
-    const focused = document.activeElement && document.activeElement.dataset.run;
-    at("runs").replaceChildren(...runs.map((run) => {
-      const link = element("a");
-      link.href = address(run.name);
-      link.dataset.run = run.name;
-      const top = element("span", undefined, "top");
-      top.append(element("strong", run.title), element("span", run.status, "state " + run.status));
-      link.append(top, element("span", run.result, "soft"), element("span", run.name, "soft"));
-      const item = element("li");
-      item.append(link);
-      return item;
-    }));
-    mark();
-    if (focused !== undefined) {
-      const again = [...at("runs").querySelectorAll("a")].find((link) => link.dataset.run === focused);
-      if (again) again.focus({ preventScroll: true });
-    }
+    at("choose").hidden = !runs.length;
+    for (const name of marked) if (!runs.some((run) => run.name === name && run.status === "finished")) marked.delete(name);
+    list();
     if (!chosen && runs.length) {
       const first = runs.find((run) => run.status === "running") || runs[0];
       location.replace(address(first.name));
     }
+  }
+
+  // The runs that are asked for, in the order that is asked for; what has no number comes last.
+  function wanted() {
+    const words = at("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const kind = at("show").value;
+    const by = at("sort").value;
+    const found = every.filter((run) => {
+      const text = [run.name, run.title, run.result, run.note, run.status].join(" ").toLowerCase();
+      return (!kind || run.status === kind) && words.every((word) => text.includes(word));
+    });
+    const number = (run) => (typeof run[by] === "number" ? run[by] : by === "accuracy" ? -Infinity : Infinity);
+    if (by === "name") found.sort((a, b) => a.name.localeCompare(b.name));
+    else if (by === "accuracy") found.sort((a, b) => number(b) - number(a));
+    else if (by === "latency_ms") found.sort((a, b) => number(a) - number(b));
+    return found;
+  }
+
+  function list() {
+    const focused = document.activeElement && document.activeElement.dataset.run;
+    const isBox = document.activeElement && document.activeElement.type === "checkbox";
+    const shown = wanted();
+    at("count").textContent = shown.length < every.length ? shown.length + " of " + every.length + " runs" : "";
+    at("runs").replaceChildren(...shown.map(row));
+    mark();
+    if (focused !== undefined) {
+      const kind = isBox ? "input" : "a";
+      const again = [...at("runs").querySelectorAll(kind)].find((one) => one.dataset.run === focused);
+      if (again) again.focus({ preventScroll: true });
+    }
+    at("compare").disabled = marked.size < 2;
+    at("compare").textContent = marked.size ? "Compare " + marked.size + " runs" : "Compare: mark two or more";
+  }
+
+  function row(run) {
+    const box = element("input");
+    box.type = "checkbox";
+    box.dataset.run = run.name;
+    box.checked = marked.has(run.name);
+    box.disabled = run.status !== "finished";
+    box.setAttribute("aria-label", "Compare " + run.name);
+    box.addEventListener("change", () => {
+      if (box.checked) marked.add(run.name);
+      else marked.delete(run.name);
+      list();
+    });
+    const link = element("a");
+    link.href = address(run.name);
+    link.dataset.run = run.name;
+    const top = element("span", undefined, "top");
+    top.append(element("strong", run.title), element("span", run.status, "state " + run.status));
+    link.append(top, element("span", run.result, "soft"), element("span", run.name, "soft"));
+    if (run.note) link.append(element("span", run.note.split("\n")[0], "soft"));
+    const item = element("li");
+    item.append(box, link);
+    return item;
   }
 
   function mark() {
@@ -79,6 +125,8 @@
     at("stop").disabled = !run.can_stop || run.stopping;
     at("resume").disabled = !run.can_resume;
     at("resume").dataset.imports = (run.imports || []).join(", ");
+    at("delete").disabled = !run.can_delete;
+    showNote(run.note || "");
     at("failure").textContent = run.failure || "";
     at("failure").hidden = !run.failure;
     const base = "/runs/" + encodeURIComponent(run.name) + "/";
@@ -88,6 +136,14 @@
     at("stages").replaceChildren(...(run.stages || []).map(stage));
     showCharts(run.charts || "");
     showLog(run.log || []);
+  }
+
+  let note = ""; // as the server told it last
+
+  function showNote(text) {
+    if (at("note").value === note && at("note").value !== text) at("note").value = text; // nobody is writing
+    note = text;
+    at("note-card").querySelector("summary").textContent = text ? "Note: " + text.split("\n")[0].slice(0, 80) : "Note";
   }
 
   function bar(one) {
@@ -122,10 +178,11 @@
     if (atEnd) log.scrollTop = log.scrollHeight;
   }
 
-  async function ask(what, query = "") {
-    at(what).disabled = true;
+  async function ask(what, query = "", body = undefined) {
+    if (at(what).tagName === "BUTTON") at(what).disabled = true;
     try {
-      const answer = await fetch("/api/runs/" + encodeURIComponent(chosen) + "/" + what + query, { method: "POST" });
+      const options = { method: "POST", body };
+      const answer = await fetch("/api/runs/" + encodeURIComponent(chosen) + "/" + what + query, options);
       const found = await answer.json();
       at("said").textContent = found.said || found.error; // until the run says so itself
     } catch {
@@ -134,6 +191,22 @@
     connect();
   }
 
+  at("choose").addEventListener("submit", (event) => event.preventDefault());
+  for (const id of ["search", "show", "sort"]) at(id).addEventListener("input", list);
+  at("compare").addEventListener("click", () => {
+    open("/compare?" + [...marked].map((name) => "run=" + encodeURIComponent(name)).join("&"), "_blank", "noopener");
+  });
+  at("keep-note").addEventListener("click", () => ask("note", "", at("note").value));
+  at("delete").addEventListener("click", async () => {
+    if (!confirm("Remove " + chosen + " with all that is in its folder?")) return;
+    await ask("delete");
+    chosen = "";
+    at("chosen").hidden = true;
+    at("charts").replaceChildren();
+    at("log-card").hidden = true;
+    history.replaceState(null, "", location.pathname);
+    connect();
+  });
   at("stop").addEventListener("click", () => ask("stop"));
   at("resume").addEventListener("click", () => {
     const imports = at("resume").dataset.imports;
@@ -146,6 +219,7 @@
     if (!found || decodeURIComponent(found[1]) === chosen) return;
     chosen = decodeURIComponent(found[1]);
     charts = "";
+    note = at("note").value = "";
     at("charts").replaceChildren();
     at("said").textContent = "";
     mark();

@@ -1,0 +1,109 @@
+"""The front of a search as a picture of its own (PNG, SVG, PDF), for a README, a slide or a mail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from archwright.errors import InputError
+from archwright.paths import check_output
+from archwright.report.charts import Mark
+from archwright.report.front import Front, front_of
+from archwright.runs.files import save_figure
+from archwright.runs.run import Run
+from archwright.search.answer import Answer
+from archwright.search.tried import read_tried
+
+WRITER = {".png": "Software", ".svg": "Creator", ".pdf": "Creator"}
+"""Endings of pictures that can be drawn, and the field in which each says what drew it."""
+MARK = "Archwright runs plot"
+"""What every picture of ours says there."""
+COLOURS = ("#2f6fde", "#d9822b", "#2a9d6f", "#9b51c9", "#c0392b", "#5c6b7a")
+"""Of groups of points, in the order in which they come."""
+LEAST_POINTS = 1.0
+"""Points of accuracy that are shown below and above the networks."""
+MOST_SHOWN = 100.3
+"""Percent: a little room above all."""
+WIDTH, HEIGHT, DOTS = 7.2, 3.6, 150
+"""Inches, and dots an inch."""
+
+
+def draw_front(folder: Path, path: Path, overwrite: bool = False) -> Path:
+    """Draw what the search in ``folder`` found and tried; returns ``path``.
+
+    Args:
+        folder: of a finished run.
+        path: of the picture; its ending says the format.
+        overwrite: whether a file of another origin may be replaced.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    if path.suffix not in WRITER:
+        raise InputError(f"a picture that ends with {', '.join(WRITER)}", str(path))
+    check_output(path, MARK.encode(), overwrite)
+    run = Run.open(folder)
+    if run.status() != "finished":
+        raise InputError("a finished run", f"one that is {run.status()} in {run.folder}")
+    answer = Answer.read(run.folder)
+    found = front_of(answer, read_tried(run.folder))
+    if found is None:
+        raise InputError("a search whose networks have a cost and an accuracy", f"{folder}, whose networks lack one")
+    figure, axis = plt.subplots(figsize=(WIDTH, HEIGHT))
+    _draw(axis, found)
+    axis.set_title(f"{answer.method} on {answer.data}: {answer.latency_on or answer.space}", fontsize=9)
+    figure.tight_layout()
+    save_figure(figure, path, DOTS, {WRITER[path.suffix]: MARK})
+    plt.close(figure)
+    return path
+
+
+def _draw(axis: Any, found: Front) -> None:
+    """Limits as dashed lines, the front as steps, points by group, the chosen ones large and with their numbers."""
+    for limit in found.limits:
+        axis.axvline(limit, color="#9aa4af", linestyle="--", linewidth=0.9)
+        place = {"xycoords": ("data", "axes fraction"), "rotation": 90, **_beside(-2, "right")}
+        axis.annotate(f"limit {limit:.4g}", (limit, 0.0), **place)
+    if len(found.way) > 1:
+        axis.step(*zip(*found.way, strict=True), where="post", color="#9aa4af", linewidth=1.2)
+    groups = list(dict.fromkeys(mark.group for mark in found.marks if mark.kind != "beside"))
+    for number, group in enumerate(groups):
+        colour, own = COLOURS[number % len(COLOURS)], [mark for mark in found.marks if mark.group == group]
+        _points(axis, [mark for mark in own if mark.kind == "point"], s=16, color=colour, alpha=0.55)
+        _points(axis, [mark for mark in own if mark.kind == "chosen"], s=90, color=colour, edgecolor="black")
+        if group and len(groups) > 1:
+            axis.scatter([], [], color=colour, label=group)
+    beside = [mark for mark in found.marks if mark.kind == "beside"]
+    _points(axis, beside, s=60, facecolor="none", edgecolor="#5c6b7a")
+    middle = sum((min(mark.x for mark in found.marks), max(mark.x for mark in found.marks))) / 2
+    for mark in beside:
+        side = _beside(-7, "right") if mark.x > middle else _beside(7, "left")
+        axis.annotate(mark.title.partition(":")[0], (mark.x, mark.y), **side)
+    for mark in found.marks:
+        if mark.kind == "chosen":
+            axis.annotate(f"{mark.y:.1f} %" if "%" in found.y_label else f"{mark.y:.4g}", (mark.x, mark.y), **_above())
+    if "%" in found.y_label:  # a tenth of a point is not to look like much
+        heights = [mark.y for mark in found.marks]
+        axis.set_ylim(min(heights) - LEAST_POINTS, min(max(heights) + LEAST_POINTS, MOST_SHOWN))
+    axis.set_xlabel(found.x_label)
+    axis.set_ylabel(found.y_label)
+    axis.margins(x=0.08)
+    axis.grid(color="#e6e9ed", linewidth=0.7)
+    axis.set_axisbelow(True)
+    if len(groups) > 1:
+        axis.legend(fontsize=8, loc="lower right")
+
+
+def _points(axis: Any, marks: list[Mark], **look: Any) -> None:
+    if marks:
+        axis.scatter([mark.x for mark in marks], [mark.y for mark in marks], zorder=3, **look)
+
+
+def _beside(points: int, side: str) -> dict[str, Any]:
+    return {"xytext": (points, 3), "textcoords": "offset points", "ha": side, "fontsize": 7, "color": "#5c6b7a"}
+
+
+def _above() -> dict[str, Any]:
+    return {"xytext": (0, 8), "textcoords": "offset points", "ha": "center", "fontsize": 8}

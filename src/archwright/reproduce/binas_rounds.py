@@ -1,0 +1,352 @@
+"""Measuring in rounds against one pool, evolution and chance, on tables of trained networks (no text has this table).
+
+Every arm may look at the same number of networks for ten limits together, and names one network for each limit. Its
+regret is how far that network is below the best of the table within the limit. On NAS-Bench-201 a look is one training
+(the first seed), while regrets are of means over seeds; costs are a phone's latency, then parameters. On NAS-Bench-101
+a look is the table's mean, and the cost is the number of parameters.
+
+Both spaces are written as staged choices of one block a stage: a stage is an edge of NAS-Bench-201 with five
+operations, or in NAS-Bench-101 one of 21 possible edges (there or not) or of five vertices (operation, or unused).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from archwright.errors import unknown_name
+from archwright.predictors.hierarchical import attributes_of, fit_hierarchical
+from archwright.predictors.rounds import Measured, RoundSettings, measure_in_rounds
+from archwright.predictors.staged import StagedEstimate
+from archwright.reproduce.base import Outcome, Row, Settings, needs
+from archwright.runs.run import ItemLog
+from archwright.solvers.problem import StagedChoice
+from archwright.spaces.nasbench201 import NAMES, all_operations
+from archwright.tables import nasbench101, nasbench201
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+LIMITS = 10
+QUANTILES = np.linspace(0.05, 0.95, LIMITS)
+"""Of the table's costs: the limits."""
+BUDGETS = (100, 200, 300)
+DRAWS = 10
+AROUND = 4
+"""Networks that are measured around each limit after one pool, as in the paper's plan."""
+ROUNDS = 5
+AT_RANDOM = 2 / 3
+"""Part of the measurements that rounds, and evolution, begin with."""
+TOURNAMENT = 10
+DEVICE = "pixel3"
+
+
+@dataclass(frozen=True)
+class Table:
+    """All networks of a benchmark.
+
+    Attributes:
+        configurations: of every stage, (n, S).
+        measured: what a look shows, percent, (n,).
+        true: what regrets are of, percent, (n,).
+        cost: (n,).
+        kinds: of each configuration number, what it is.
+    """
+
+    configurations: Ints
+    measured: Floats
+    true: Floats
+    cost: Floats
+    kinds: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        base = np.int64(len(self.kinds)) ** np.arange(self.configurations.shape[1], dtype=np.int64)
+        codes = self.configurations @ base
+        order = np.argsort(codes)
+        object.__setattr__(self, "_base", base)
+        object.__setattr__(self, "_sorted", (codes[order], order))
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    @property
+    def attributes(self) -> Floats:
+        """One-hot kinds, (C, C)."""
+        return attributes_of([(kind,) for kind in self.kinds])
+
+    @property
+    def limits(self) -> Floats:
+        """The costs that networks are wanted within, (L,)."""
+        found: Floats = np.quantile(self.cost, QUANTILES)
+        return found
+
+    def choices(self, rows: Ints) -> StagedChoice:
+        """The networks of ``rows`` (k,), or the one of a single row."""
+        chosen = self.configurations[rows][..., None]
+        return StagedChoice(np.ones(chosen.shape[:-1], np.int64), chosen)
+
+    def rows_of(self, configurations: Ints) -> Ints:
+        """The row of each of (k, S) configurations; -1 where the table has none."""
+        codes, order = self._sorted  # type: ignore[attr-defined]
+        asked = configurations @ self._base  # type: ignore[attr-defined]
+        place = np.minimum(np.searchsorted(codes, asked), len(codes) - 1)
+        found: Ints = np.where(codes[place] == asked, order[place], -1)
+        return found
+
+    def predictions(self, estimate: StagedEstimate) -> Floats:
+        """What an estimate says of all networks, (n,)."""
+        values = estimate.block_values[:, 0]
+        found = np.zeros(len(self))
+        for stage, own in enumerate(self.configurations.T):
+            found += values[stage, own]
+        return found
+
+    def neighbours(self, row: int) -> Ints:
+        """Rows of the networks that differ in one stage."""
+        stages = self.configurations.shape[1]
+        others = np.repeat(self.configurations[row][None], stages * len(self.kinds), axis=0)
+        places = np.repeat(np.arange(stages), len(self.kinds))
+        others[np.arange(len(others)), places] = np.tile(np.arange(len(self.kinds)), stages)
+        found: Ints = np.unique(self.rows_of(others))
+        near: Ints = found[(found >= 0) & (found != row)]
+        return near
+
+
+@dataclass(frozen=True)
+class TableField:
+    """The networks of a table, for rounds: every optimum is found by looking at all predictions."""
+
+    table: Table
+
+    @property
+    def limits(self) -> int:
+        """How many there are."""
+        return LIMITS
+
+    def solve(self, estimate: StagedEstimate, number: int) -> StagedChoice:
+        """The highest prediction within the limit.
+
+        Args:
+            estimate: that predicts.
+            number: of the limit.
+        """
+        within = self.table.cost <= self.table.limits[number]
+        return self.table.choices(np.int64(np.where(within, self.table.predictions(estimate), -np.inf).argmax()))  # type: ignore[arg-type]
+
+    def changes(self, choice: StagedChoice, number: int) -> StagedChoice:
+        """Networks of the table that differ in one stage and keep the limit.
+
+        Args:
+            choice: whose neighbours they are.
+            number: of the limit.
+        """
+        row = int(self.table.rows_of(choice.configurations[None, :, 0])[0])
+        near = self.table.neighbours(row)
+        return self.table.choices(near[self.table.cost[near] <= self.table.limits[number]])
+
+
+# --- arms: the row that each names for every limit, (L,) --------------------------------------------------------------
+
+
+def best_seen(table: Table, rows: Ints) -> Ints:
+    """For every limit the best of ``rows`` by what was measured; the cheapest where none keeps it.
+
+    Args:
+        table: of networks.
+        rows: numbers of those that were measured, (k,).
+    """
+    within = table.cost[rows] <= table.limits[:, None]
+    best = np.where(within, table.measured[rows], -np.inf).argmax(1)
+    cheapest = rows[table.cost[rows].argmin()]
+    found: Ints = np.where(within.any(1), rows[best], cheapest)
+    return found
+
+
+def random_arm(table: Table, budget: int, rng: np.random.Generator) -> Ints:
+    """The best of random networks.
+
+    Args:
+        table: of networks.
+        budget: looks.
+        rng: of the draws.
+    """
+    return best_seen(table, rng.choice(len(table), budget, replace=False))
+
+
+def predicted(table: Table, rows: Ints) -> Floats:
+    """Predictions of all networks, (n,), by the hierarchical ridge on the log error of ``rows``.
+
+    Args:
+        table: of networks.
+        rows: numbers of those that were measured, (k,).
+    """
+    fit = fit_hierarchical(table.choices(rows), table.measured[rows], table.attributes)
+    return table.predictions(fit.estimate)
+
+
+def pool_arm(table: Table, budget: int, rng: np.random.Generator) -> Ints:
+    """One random pool; what is predicted best within each limit is taken unseen.
+
+    Args:
+        table: of networks.
+        budget: looks.
+        rng: of the draws.
+    """
+    values = predicted(table, rng.choice(len(table), budget, replace=False))
+    found: Ints = np.where(table.cost <= table.limits[:, None], values, -np.inf).argmax(1)
+    return found
+
+
+def verified_arm(table: Table, budget: int, rng: np.random.Generator) -> Ints:
+    """One pool, then the few that are predicted best within each limit are measured: the paper's plan, no rounds.
+
+    Args:
+        table: of networks.
+        budget: looks.
+        rng: of the draws.
+    """
+    rows = rng.choice(len(table), budget - AROUND * LIMITS, replace=False)
+    values = predicted(table, rows)
+    found = [rows]
+    for limit in table.limits:
+        within = np.flatnonzero(table.cost <= limit)
+        found.append(within[np.argsort(-values[within], kind="stable")[:AROUND]])
+    return best_seen(table, np.concatenate(found))
+
+
+def evolution_arm(table: Table, budget: int, rng: np.random.Generator) -> Ints:
+    """Random networks, then single changes of tournament winners within one limit after the other.
+
+    Args:
+        table: of networks.
+        budget: looks.
+        rng: of the draws.
+    """
+    seen = [int(row) for row in rng.choice(len(table), round(AT_RANDOM * budget), replace=False)]
+    known = set(seen)
+    for number in range(budget - len(seen)):
+        limit = table.limits[number % LIMITS]
+        within = np.array([row for row in seen if table.cost[row] <= limit] or seen)
+        drawn = rng.choice(within, min(TOURNAMENT, len(within)), replace=False)
+        parents = drawn[np.argsort(-table.measured[drawn])]
+        new: list[int] = []
+        for parent in parents:  # the best whose neighbours are not all known
+            near = table.neighbours(int(parent))
+            new = [int(row) for row in near if row not in known and table.cost[row] <= limit]
+            if new:
+                break
+        seen.append(int(rng.choice(new)) if new else int(rng.integers(len(table))))
+        known.add(seen[-1])
+    return best_seen(table, np.array(seen))
+
+
+def rounds_arm(residuals: bool) -> Callable[[Table, int, np.random.Generator], Ints]:
+    """Two thirds at random, then rounds; with or without a process of the residuals."""
+
+    def arm(table: Table, budget: int, rng: np.random.Generator) -> Ints:
+        first = rng.choice(len(table), round(AT_RANDOM * budget), replace=False)
+        seed = int(rng.integers(2**31))
+        settings = RoundSettings(budget - len(first), ROUNDS, residuals, seed)
+        pool = Measured(table.choices(first), table.measured[first])
+
+        def measure(choice: StagedChoice) -> list[float]:
+            return [float(table.measured[table.rows_of(choice.configurations[None, :, 0])[0]])]
+
+        known, _ = measure_in_rounds(measure, pool, TableField(table), table.attributes, settings)
+        return best_seen(table, table.rows_of(known.choices.configurations[:, :, 0]))
+
+    return arm
+
+
+ARMS: Mapping[str, Callable[[Table, int, np.random.Generator], Ints]] = {
+    "random": random_arm,
+    "one pool": pool_arm,
+    "one pool, verified": verified_arm,
+    "evolution": evolution_arm,
+    "rounds": rounds_arm(False),
+    "rounds and residuals": rounds_arm(True),
+}
+
+
+def regret(table: Table, rows: Ints) -> float:
+    """Mean over the limits of how far the named networks (L,) are below the best; a limit broken counts as 100.
+
+    Args:
+        table: of networks.
+        rows: numbers of the named ones, (L,).
+    """
+    best = np.where(table.cost <= table.limits[:, None], table.true, -np.inf).max(1)
+    lost = np.where(table.cost[rows] <= table.limits, best - table.true[rows], 100.0)
+    return float(lost.mean())
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def table_201(cost: str) -> Table:
+    """NAS-Bench-201 on CIFAR-10; ``cost`` is ``latency`` of the phone, or ``params``."""
+    table = nasbench201.load_compact()
+    seeds = table.column("c10_test_200_seeds")
+    measured = seeds[np.arange(len(seeds)), np.isfinite(seeds).argmax(1)]
+    costs = table.latencies_ms(DEVICE) if cost == "latency" else table.column("c10_params")
+    true = table.accuracies("cifar10", 200, "test")
+    operations = all_operations().astype(np.int64)
+    return Table(operations, measured.astype(float), true, costs.astype(float), tuple(NAMES))
+
+
+def table_101() -> Table:
+    """NAS-Bench-101: an edge is there or not, a vertex is unused or one of three operations."""
+    table = nasbench101.load_compact()
+    edges, operations = table.graphs()
+    pairs = list(combinations(range(7), 2))
+    there = np.stack([edges[:, a, b] for a, b in pairs], axis=1).astype(np.int64)
+    used = np.asarray(edges.any(axis=1))[:, 1:6]
+    vertices = np.where(used, operations.astype(np.int64) + 3, 2)
+    kinds = ("no edge", "edge", "unused", "conv1x1", "conv3x3", "maxpool3x3")
+    accuracy = table.test_accuracy
+    return Table(np.concatenate([there, vertices], axis=1), accuracy, accuracy, table.params.astype(float), kinds)
+
+
+MAKERS: Mapping[str, Callable[[], Table]] = {
+    "nb201-latency": lambda: table_201("latency"),
+    "nb201-params": lambda: table_201("params"),
+    "nb101-params": table_101,
+}
+
+
+@needs("nb201", "nb101", images=False)
+def binas_rounds(settings: Settings) -> Outcome:
+    """Regret of every arm by measurements, on every table; kept number by number."""
+    draws = settings.seeds or DRAWS
+    if settings.only is not None and settings.only not in MAKERS:
+        raise unknown_name("table", settings.only, MAKERS)
+    names = [settings.only] if settings.only else list(MAKERS)
+    log = ItemLog(settings.folder / "regrets.jsonl")
+    rows = []
+    with settings.progress.task("searches", len(names) * len(BUDGETS) * len(ARMS) * draws) as bar:
+        for name in names:
+            table = None
+            for budget in BUDGETS:
+                for label, arm in ARMS.items():
+                    values = []
+                    for draw in range(draws):
+                        key = f"{name}:{budget}:{label}:{draw}"
+                        if key not in log.done:
+                            table = table or MAKERS[name]()
+                            rng = np.random.default_rng([draw, budget])
+                            log.record(key, regret(table, arm(table, budget, rng)))
+                        values.append(float(log.done[key]))
+                        bar.advance()
+                    rows.append(Row.of(f"{name}, {budget} measured, {label}", "points of regret", None, values))
+    notes = [
+        f"{LIMITS} limits a search (quantiles .05 to .95 of the cost), {draws} draws; the deviation is over draws",
+        f"latencies of {DEVICE} are known for every cell here; on a device the choice is timed",
+        "a look on NAS-Bench-201 is one training, regrets are of means over seeds; on NAS-Bench-101 both are the mean",
+        "NAS-Bench-101: the 21 + 5 decisions depend on how vertices are numbered, and costs are not additive",
+        "no text has this table; the supernet of binas-2 is not among the tables (an hour of training)",
+    ]
+    return Outcome(f"tables of trained networks, {draws} draws", rows, notes)
