@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from archwright.costs.clock import BUSY_ROUNDS, MARGIN, ROUNDS, Clock, limit_above, say_if_busy, stopwatch
+from archwright.costs.clock import BUSY_ROUNDS, MARGIN, PAUSES, ROUNDS, Clock, limit_above, say_if_busy, stopwatch
 from archwright.costs.measure import Stopwatch, Timing
 from archwright.errors import InfeasibleError, Interrupted
 from archwright.runs.progress import Progress
@@ -45,6 +45,14 @@ def predicted(architecture: Any) -> float:
 def device(factor: float, lightest: float = 1.0) -> Callable[[Any], Any]:
     """Stopwatches of a device where networks take ``factor`` times what the table says, the lightest ``lightest``."""
     return lambda one: SpreadWatch((lightest if one == SPACE.lightest() else factor) * predicted(one))
+
+
+@pytest.fixture(autouse=True)
+def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that were waited, without waiting."""
+    seconds: list[float] = []
+    monkeypatch.setattr("archwright.costs.clock.time.sleep", seconds.append)
+    return seconds
 
 
 @pytest.fixture
@@ -94,6 +102,17 @@ def test_one_slow_moment_costs_nothing(clock: Callable[..., Clock[Any]]) -> None
     solution, timed, steps = clock(slow_once).step_down(slowest, network, {"latency_ms": MOST / MARGIN}, LEAST)
     assert (steps, len(times)) == (0, 2)
     assert timed.median_ms == pytest.approx(solution.costs["latency_ms"])
+
+
+def test_before_a_limit_is_refused_the_quickest_network_is_timed_after_pauses(
+    clock: Callable[..., Clock[Any]], waited: list[float]
+) -> None:
+    watches = iter([SpreadWatch(9 * LEAST)] * 4 + [SpreadWatch(LEAST)])
+    least = PROBLEM.solution(DRAWN[COSTS.argmin()], 0.0, 0.0, "drawn")
+    made = clock(lambda one: SpreadWatch(LEAST) if one == SPACE.lightest() else next(watches))
+    found, timed, steps = made.step_down(lambda _: least, network, {"latency_ms": 2 * LEAST}, float(COSTS.min()))
+    assert (found, timed.median_ms, steps) == (least, LEAST, 0)
+    assert waited == [0, *PAUSES]
 
 
 def test_the_reference_is_made_ready_once(clock: Callable[..., Clock[Any]]) -> None:
