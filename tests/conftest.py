@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,15 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True)
-def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def import_path() -> Iterator[None]:
+    """Where modules are found is as before after each test: own modules add the present folder, here one a test."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
+
+
+@pytest.fixture(autouse=True)
+def runs_folder(import_path: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Runs of a test, and of the processes it starts, stay in its own folder."""
     monkeypatch.setenv("ARCHWRIGHT_RUNS", str(tmp_path / "runs"))
     return tmp_path / "runs"

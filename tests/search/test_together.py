@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -69,6 +70,17 @@ def test_processes_are_started_by_one_only(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(InputError, match="Leave --ranks out"):
         check_ranks(2, 2)
+
+
+def test_any_number_of_folders_to_find_modules_in_is_sent_along(tmp_path: Path) -> None:
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "a_module_of_the_last_folder.py").write_text("def follow(team, stop): team.agreed(3)\n")
+    sys.path += [str(tmp_path / f"folder-{number}" / ("x" * 60)) for number in range(2000)]  # too long for a variable
+    sys.path.append(str(tmp_path / "last"))
+    with with_ranks(2, 2, 1) as team:
+        assert team is not None
+        team.call(importlib.import_module("a_module_of_the_last_folder").follow)
+        assert team.agreed(0) == (3,)
 
 
 # --- trainings with one follower, started once -----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 
@@ -10,6 +11,7 @@ def main() -> None:
     """Entry point of the script."""
     for number in (signal.SIGINT, signal.SIGTERM):  # what to do is the leader's decision
         signal.signal(number, signal.SIG_IGN)
+    sys.path[:] = json.load(sys.stdin.buffer)  # modules are found where the leader finds them
     from archwright.errors import ArchwrightError
     from archwright.search.together import run_follower
     from archwright.training.team import TeamError

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import re
 import socket
@@ -217,16 +218,19 @@ def _start(rank: int, ranks: int, shards: int, threads: int, file: str) -> subpr
     ready, theirs = os.pipe()
     by_signal = threading.current_thread() is threading.main_thread()  # it would follow another thread
     arguments = [theirs, os.getpid(), int(by_signal), rank, ranks, shards, threads, file]
-    path = os.pathsep.join(one or str(Path.cwd()) for one in sys.path)
     process = subprocess.Popen(
         [sys.executable, "-P", str(FOLLOWER), *map(str, arguments)],
         pass_fds=[theirs],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=2,  # this process' stdout may be read by a script
-        env={**os.environ, "PYTHONPATH": path, "OMP_WAIT_POLICY": "PASSIVE"},
+        env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
         process_group=0,  # Ctrl-C in a terminal is this process' business
     )
     os.close(theirs)
+    path = [one or str(Path.cwd()) for one in sys.path]
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:  # it died, as is said below
+        pipe.write(json.dumps(path).encode())  # as a variable it could be too long for the system
     with os.fdopen(ready, "rb") as pipe:
         if not pipe.read(1):
             process.wait()
