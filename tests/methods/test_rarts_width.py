@@ -95,7 +95,9 @@ def test_channels_that_are_noise_by_construction_are_lost_and_no_others(scores: 
 # --- from scratch ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scores", ["rarts", "slimming", "darts", "darts-2", "random", "fisher", "l1", "rarts-taylor"])
+@pytest.mark.parametrize(
+    "scores", ["rarts", "slimming", "darts", "darts-2", "random", "fisher", "l1", "rarts-taylor", "rarts-images"]
+)
 def test_every_score_keeps_the_asked_share_of_a_network_from_scratch(scores: str, tmp_path: Path) -> None:
     found = thin(tmp_path / "a", scores=scores, keep_channels=0.5)
     assert found.before.details["channels"] == 8
@@ -273,6 +275,7 @@ def test_a_smaller_size_is_tried_beside_where_the_network_takes_one(tmp_path: Pa
         network="helpers.trained_networks:learned",
     )
     assert found.beside["whole at 16 px"].latency_ms == 32.0
+    assert found.models[0].details["as_quick_at"] == 16
     assert found.before.latency_ms == 48.0
 
 

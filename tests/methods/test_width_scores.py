@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from archwright.methods.width_scores import L1, Fisher, Looked, PassScore, Random, Taylor, per_image_gradients, scores
+from archwright.methods.width_scores import (
+    L1,
+    Fisher,
+    Looked,
+    PassScore,
+    Random,
+    Taylor,
+    image_gradients,
+    per_image_gradients,
+    scores,
+)
 from archwright.spaces.base import Scale
 from archwright.spaces.width import WidthSpace
 from archwright.supernets.scored import Scores
+from archwright.training import Position
+from archwright.training.bilevel import ArchitectureParameters, Problem, WeightCopy
+from helpers.two_layer import descent
+
+
+@dataclass
+class Same:
+    """The same batch at every step."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+
+    def get(self, epoch: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.images, self.labels
+
+    def __len__(self) -> int:
+        return 1
+
 
 VIT = "examples/small_vit.py:build"
 
@@ -66,6 +98,32 @@ def test_a_gate_of_zero_is_a_channel_that_is_gone() -> None:
         with one.scores.gated(one.network, mask.expand(len(images), -1)):
             gated = one.network(images)
         assert torch.allclose(gated, space.removed(one.network, width).eval()(images), atol=1e-5)
+
+
+def test_the_gradient_by_image_is_the_mean_size_of_each_images_own() -> None:
+    """At scores that are not 1, beside the weights' gradient of the same pass, which stays that of the batch."""
+    _, one = looked("resnet20")
+    images, labels = one.batches[0]  # type: ignore[index]
+    values = torch.linspace(0.5, 1.5, one.scores.total)
+
+    def objective(network: nn.Module, alphas: Any, batch: Any, position: Any) -> torch.Tensor:
+        return F.cross_entropy(one.scores.logits(network, alphas["scores"], batch[0]), batch[1])
+
+    alpha = ArchitectureParameters({"scores": values})
+    weights = list(one.network.parameters())
+    problem = Problem(objective, Same(images, labels), Same(images, labels), alpha, descent(alpha.parameters(), 0.1))
+    copy = WeightCopy(one.network, descent(weights, 0.1))
+    found = image_gradients(problem, copy, "train", Position.at(0, 1, 1))
+    rows = []
+    for image, label in zip(images, labels, strict=True):
+        s = values.clone().requires_grad_()
+        loss = F.cross_entropy(one.scores.logits(one.network, s, image[None]), label[None])
+        rows.append(torch.autograd.grad(loss, s)[0].abs())
+    assert torch.allclose(found.architecture[0], torch.stack(rows).mean(0), atol=1e-6)
+    usual = problem.gradients(one.network, weights, "train", Position.at(0, 1, 1), "weights")
+    assert torch.allclose(found.loss, usual.loss, atol=1e-6)
+    for own, other in zip(found.weights, usual.weights, strict=True):
+        assert torch.allclose(own, other, atol=1e-5)
 
 
 def test_l1_is_the_size_of_what_writes_a_channel() -> None:

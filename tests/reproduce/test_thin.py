@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from archwright.errors import InputError
+from archwright.errors import InfeasibleError, InputError
 from archwright.reproduce import thin
 from archwright.reproduce.base import Settings
 
@@ -27,8 +28,38 @@ def test_every_arm_has_a_row_and_a_killed_study_goes_on(tmp_path: Path) -> None:
     rows = {row.label: row.ours for row in outcome.rows}
     assert rows["cifar fisher 65 % MACs"] > rows["cifar random 50 % MACs"]
     assert rows["cifar given network"] > 80
-    assert any("fisher with 65 % MACs is" in note for note in outcome.notes)
+    assert any("fisher 65 % MACs is" in note for note in outcome.notes)
     assert thin.thin(settings).rows == outcome.rows
+
+
+@pytest.mark.usefixtures("small")
+def test_a_limit_that_nothing_keeps_is_said_and_the_study_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that became slower than when the given network was timed."""
+    real = thin.finished
+
+    def slow(folder: Path, method: str, **settings: Any) -> Any:
+        if "limits" in settings:
+            raise InfeasibleError("no network that quick")
+        return real(folder, method, **settings)
+
+    monkeypatch.setattr(thin, "finished", slow)
+    monkeypatch.setattr(thin, "has_onnx", lambda: True)
+    monkeypatch.setattr(thin.Study, "limits", [1.0, 2.0])
+    monkeypatch.setattr(thin.Study, "ratios", lambda self, tested: {one.label: 100.0 for one in tested[:1]})
+    outcome = thin.thin(Settings(tmp_path, seeds=1, only="photos4"))
+    assert [note for note in outcome.notes if "no network that quick" in note and "BINAS" in note]
+    assert any("not quicker than given: fisher 50 % MACs (100 %)" in note for note in outcome.notes)
+    assert not any("within" in row.label for row in outcome.rows)
+
+
+def test_rows_of_an_arm_are_compared_where_all_seeds_have_them() -> None:
+    rows = {"fisher x": [80.0, 82.0], "taylor x": [78.0, 81.0], "L1 x": [50.0]}
+    found = thin.Found(given=[84.0, 84.0], rows=rows)
+    said = thin.standing_of("photos4", found, "x", ["fisher", "taylor", "L1"])
+    expected = "photos4: fisher x is -3.00 ± 1.00 points beside the given network; +1.50 ± 0.50 beside taylor"
+    assert said == [expected]
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path) -> None:

@@ -43,7 +43,8 @@ class Telling:
     def found(self) -> Found:
         """The given network, a model for every share or limit, the front, and what simple things do."""
         removed, tuned = self.subject.result("remove", RemoveResult).chosen, self.subject.result("train", TunedNetworks)
-        models = [self._model(one, name, tuned) for one, name in zip(removed, tuned.chosen, strict=True)]
+        smaller = tuned.smaller or [None] * len(removed)
+        models = [self._model(*one, tuned) for one in zip(removed, tuned.chosen, smaller, strict=True)]
         best = max(models, key=lambda one: (one.validation_accuracy or 0.0, -(one.latency_ms or one.macs or 0.0)))
         self._copy_best(best)
         before = self._before()
@@ -92,8 +93,15 @@ class Telling:
             **known,
         )
 
-    def _model(self, one: Thinned, name: str, tuned: TunedNetworks) -> Candidate:
-        """All that is known of the answer to one share or limit."""
+    def _model(self, one: Thinned, name: str, smaller: tuple[int, str] | None, tuned: TunedNetworks) -> Candidate:
+        """All that is known of the answer to one share or limit.
+
+        Args:
+            one: its widths.
+            name: of its network among the tuned ones.
+            smaller: the size at which the whole network is as quick, and its name.
+            tuned: what was tuned.
+        """
         timed = one.latency
         details: dict[str, Any] = {
             "asked": one.asked,
@@ -103,6 +111,8 @@ class Telling:
             "steps": networks_of(self.subject.context.run)[name].steps,
             "quicker_than_predicted": one.steps,
         }
+        if smaller is not None:
+            details["as_quick_at"] = smaller[0]
         twin = self.subject.context.run.items(INT8).done.get(name) if self.subject.int8 else None
         if twin:
             details["int8"] = self._int8(TrainedNetwork.model_validate(twin), name)

@@ -87,8 +87,8 @@ class WidthOptions(GradientOptions):
     )
     scores: str | None = Field(
         None,
-        description="what a channel is worth: fisher, taylor, l1, random, rarts, rarts-taylor, darts, darts-2, slimming"
-        " or a plug-in's; fisher for a network with weights, rarts from scratch",
+        description="what a channel is worth: fisher, taylor, l1, random, rarts, rarts-taylor, rarts-images, darts, "
+        "darts-2, slimming or a plug-in's; fisher for a network with weights, rarts from scratch",
         json_schema_extra=THINNING,
     )
     keep_channels: Shares = Field(

@@ -21,12 +21,14 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from archwright.data.shards import Shard
 from archwright.methods.darts import descend_weights, first_order_step, second_order_step
-from archwright.methods.rarts import fused_rarts_step, rarts_step
+from archwright.methods.rarts import fused_rarts_step, pulled, rarts_step
+from archwright.numerics import autocast, gradients
 from archwright.registry import Entry, Registry
 from archwright.supernets.scored import Scores
 from archwright.training import Position, Step
-from archwright.training.bilevel import Problem, WeightCopy, losses
+from archwright.training.bilevel import Gradients, Half, Problem, WeightCopy, losses
 
 _HERE = "archwright.methods.width_scores"
 scores = Registry(
@@ -39,6 +41,7 @@ scores = Registry(
     Entry("random", f"{_HERE}:Random", "chance, to compare with"),
     Entry("rarts", f"{_HERE}:Rarts", "RARTS: trained with two coupled copies of the weights"),
     Entry("rarts-taylor", f"{_HERE}:RartsFromTaylor", "RARTS with scores that begin as Taylor's"),
+    Entry("rarts-images", f"{_HERE}:RartsByImage", "RARTS with scores that rise by the size of each image's gradient"),
     Entry("darts", f"{_HERE}:Darts", "DARTS, first order"),
     Entry("darts-2", f"{_HERE}:Darts2", "DARTS, second order"),
     Entry("slimming", f"{_HERE}:Slimming", "Network Slimming: trained with the weights on all images"),
@@ -228,6 +231,76 @@ class RartsFromTaylor(Rarts):
     """The same, from the scores of :class:`Taylor` in units of their group's mean."""
 
     from_taylor = True
+
+
+class RartsByImage(Rarts):
+    """The same, but scores rise by the mean over images of |dL/ds|, as in :class:`Taylor`, instead of by its mean.
+
+    The signed mean over a batch is near zero at trained weights, whatever a channel is worth; this one is not. It comes
+    from the passes of the weights.
+    """
+
+    def passes(self, options: Any) -> int:
+        """Two, one on each half."""
+        return 2
+
+    def step(self, problem: Problem, copies: list[WeightCopy], options: Any) -> Step:
+        """Both copies, then the scores.
+
+        Args:
+            problem: of two halves.
+            copies: w and y.
+            options: with lam and beta.
+        """
+        return by_image_step(problem, copies[0], copies[1], options.lam, options.beta)
+
+
+def by_image_step(problem: Problem, w: WeightCopy, y: WeightCopy, lam: float, beta: float) -> Step:
+    """The weights as in :func:`~archwright.methods.rarts.fused_rarts_step`, the scores by each image.
+
+    Args:
+        problem: both halves of the images, and the scores.
+        w: the copy that sees the training loss.
+        y: the copy that sees the validation loss.
+        lam: weight of the training loss.
+        beta: of the pull between the copies.
+    """
+
+    def step(position: Position) -> dict[str, Tensor]:
+        train = image_gradients(problem, w, "train", position)
+        w.variable.descend(pulled(train.weights, lam, w, y, beta), position)
+        validation = image_gradients(problem, y, "validation", position)
+        y.variable.descend(pulled(validation.weights, 1.0, y, w, beta), position)
+        sizes = lam * train.architecture[0] + validation.architecture[0]
+        problem.architecture.descend([-sizes], position)
+        return losses(train.loss, validation.loss)
+
+    return step
+
+
+def image_gradients(problem: Problem, one: WeightCopy, half: Half, position: Position) -> Gradients:
+    """One pass: the loss, its gradient by the weights, and the mean over images of |dL/ds| (total,).
+
+    Args:
+        problem: with the images and the scores.
+        one: the weights.
+        half: train or validation.
+        position: of the step.
+    """
+    problem.passes += 1
+    values = problem.alpha.get(detached=True)["scores"]
+
+    def one_shard(shard: Shard) -> tuple[int, list[Tensor]]:
+        batch = problem.batch(half, position, shard)
+        count = len(batch[1])
+        gates = values.expand(count, -1).clone().requires_grad_()
+        with autocast(batch[0].device):
+            loss = problem.objective(one.network, {"scores": gates}, batch, position)
+        *by_weights, by_gates = gradients(loss, [*one.weights, gates])
+        return count, [loss.detach(), (count * by_gates).abs().mean(0), *by_weights]
+
+    loss, sizes, *by_weights = problem.team.mean([one.network], one_shard, apart=False)
+    return Gradients(loss, by_weights, [sizes])
 
 
 class Darts(TrainedScore):

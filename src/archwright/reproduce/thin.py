@@ -5,14 +5,17 @@ validation part, and the order and augmentation of the images in the fine-tuning
 are on test images that no network has seen. Every arm is an ordinary run in a folder of its own: a killed study goes
 on, and more seeds only add runs; all arms of a seed are done before the next seed.
 
-At shares of the multiply-accumulates all arms have widths on steps of 8, and the ONNX files of the first seed are timed
-together at the end. At latency limits widths go by the staircase of this machine.
+At shares of the multiply-accumulates all arms have widths on steps of 8. At limits on the latency as ONNX widths go by
+the staircase of this machine; beside them are the whole network with images so small that it is as quick, tuned alike,
+and on photographs the search of BINAS from the published weights, by its usual plan, in float. The ONNX files of the
+first seed are timed in turn with the given network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +25,17 @@ from archwright.costs.backends import find_backend
 from archwright.costs.clock import middle_round, quickest_round, stopwatch
 from archwright.costs.measure import Stopwatch, Timing
 from archwright.costs.registry import default_backend
-from archwright.errors import unknown_name
+from archwright.errors import InfeasibleError, unknown_name
 from archwright.export import has_onnx
 from archwright.models import load_member
+from archwright.pretrained import DEFAULT
 from archwright.reproduce.arms import mean_gain
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
 from archwright.reproduce.thin_networks import archive, trained_lite, trained_resnet, written_photos
 from archwright.runs import disk
 from archwright.runs.run import ItemLog
-from archwright.search.answer import Answer, Candidate
+from archwright.search.answer import Answer, Beside, Candidate
 
 DATA = ("photos4", "photos6", "cifar")
 DEFAULT_SEEDS = 3
@@ -54,9 +58,18 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "fisher, distilled": {"scores": "fisher", "distill": 0.5, "keep_macs": FEWER},
     "RARTS": {"scores": "rarts", "keep_macs": FEWER, "search_epochs": 3},
     "RARTS from taylor": {"scores": "rarts-taylor", "keep_macs": FEWER, "search_epochs": 3},
+    "RARTS by image": {"scores": "rarts-images", "keep_macs": FEWER, "search_epochs": 3},
+    "DARTS": {"scores": "darts", "keep_macs": FEWER, "search_epochs": 3},
     "Network Slimming": {"scores": "slimming", "keep_macs": FEWER, "search_epochs": 3},
 }
 """Settings of every arm at shares."""
+LIMITED: Mapping[str, Mapping[str, Any]] = {
+    OURS: {"scores": OURS, "compare": True},
+    "uniform widths": {"scores": OURS, "compare": False, "uniform": True},
+}
+"""Settings of every arm at limits."""
+SMALLER, BINAS = "smaller images", "BINAS"
+"""What else is as quick: the whole network, and what a search from published weights finds."""
 CIFAR_EPOCHS = 1
 """Passes over the images beside trained scores, where there are ten times as many images."""
 
@@ -68,7 +81,7 @@ class Found:
     Attributes:
         given: of the given network.
         rows: by label.
-        ratios: latency of a network as a part of the given one's, by label.
+        ratios: latency of a network as a part of the given one's, by label, in percent.
         notes: sentences.
     """
 
@@ -76,6 +89,15 @@ class Found:
     rows: dict[str, list[float]] = field(default_factory=dict)
     ratios: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A network of a finished run: its row, its accuracy on test and its file."""
+
+    label: str
+    accuracy: float
+    file: Path
 
 
 @needs(images=False)
@@ -89,7 +111,8 @@ def thin(settings: Settings) -> Outcome:
     given = {name: prepared(name, settings.folder / name) for name in names}
     for seed in range(seeds):
         for name in names:
-            run_seed(settings, name, seed, given[name], found[name])
+            study = Study(settings, name, *given[name], found[name])
+            study.run(seed)
     rows, notes = list[Row](), list[str]()
     for name, one in found.items():
         rows.append(Row.of(f"{name} given network", "% on test", None, one.given))
@@ -115,134 +138,180 @@ def prepared(name: str, folder: Path) -> tuple[str, str]:
     return data, str(trained_lite(folder, data))
 
 
-def run_seed(settings: Settings, name: str, seed: int, given: tuple[str, str], found: Found) -> None:
-    """All arms of one seed; what they find is added to ``found``.
+@dataclass(frozen=True)
+class Study:
+    """The arms of one data set.
 
-    Args:
+    Attributes:
         settings: of the study.
         name: of the data set.
-        seed: of the arms.
-        given: reference to the images, and the file of the network.
-        found: of the data set.
+        data: reference to the images.
+        network: file of the given network.
+        found: what is added to.
     """
-    data, network = given
-    common = {"data": data, "network": network, "seed": seed, "threads": 1, "tune_steps": STEPS, "beside": False}
-    folder = settings.folder / name
-    answers = dict[str, Answer]()
-    for arm, own in ARMS.items():
-        options = {**common, **own, "timing": False, "step": STEP, "compare": False}
-        if name == "cifar" and "search_epochs" in own:
-            options["search_epochs"] = CIFAR_EPOCHS
-        answer = finished(folder / f"{arm.replace(' ', '-').replace(',', '')}-{seed}", "rarts-width", **options)
-        for model in answer.models:
-            label = f"{arm} {100 * (model.details or {})['asked']['keep_macs']:.0f} % MACs"
-            found.rows.setdefault(label, []).append(float(model.accuracy or 0))
-        answers[arm] = answer
-        settings.progress.say(f"{name}, seed {seed}: {arm} {[round(one.accuracy or 0, 1) for one in answer.models]}")
-    before = answers[OURS].before
-    assert before is not None
-    found.given.append(float(before.accuracy or 0))
-    if has_onnx():
-        if seed == 0:
-            found.ratios |= timed_files(folder, answers)
-        within_limits(settings, folder, seed, common, found, network)
 
+    settings: Settings
+    name: str
+    data: str
+    network: str
+    found: Found
 
-def timed_files(folder: Path, answers: Mapping[str, Answer]) -> dict[str, float]:
-    """ONNX latency of every network at a share, in percent of the given network's, timed in turn with it, once.
+    @property
+    def folder(self) -> Path:
+        """Of the data set's runs."""
+        return self.settings.folder / self.name
 
-    Args:
-        folder: of the data set.
-        answers: by arm.
-    """
-    log, found = ItemLog(folder / "timed.jsonl"), dict[str, float]()
-    given = answers[OURS].before
-    assert given is not None
-    whole = _watch(answers[OURS], given)
-    for arm, answer in answers.items():
-        for one in answer.models:
-            label = f"{arm} {100 * (one.details or {})['asked']['keep_macs']:.0f} % MACs"
-            if label not in log.done:
-                own = _watch(answer, one)
+    def run(self, seed: int) -> None:
+        """All arms of one seed; what they find is added."""
+        tested = [one for arm in ARMS for one in self.at_shares(arm, seed)]
+        if has_onnx():
+            for arm in LIMITED:
+                tested += self.within_limits(arm, seed)
+            if self.name != "cifar":
+                tested += self.binas(seed)
+            if seed == 0:
+                self.found.ratios |= self.ratios(tested)
+        for one in tested:
+            self.found.rows.setdefault(one.label, []).append(one.accuracy)
+
+    def _thinned(self, kind: str, arm: str, seed: int, **options: Any) -> Answer:
+        """The run of one arm, finished."""
+        folder = self.folder / f"{kind}{arm.replace(' ', '-').replace(',', '')}-{seed}"
+        common = {"data": self.data, "network": self.network, "seed": seed, "threads": 1}
+        answer = finished(folder, "rarts-width", **common, tune_steps=STEPS, beside=False, **options)
+        accuracies = ", ".join(f"{one.accuracy:.1f} %" for one in answer.models)
+        self.settings.progress.say(f"{self.name}, seed {seed}: {kind.replace('-', ' ')}{arm} {accuracies}")
+        return answer
+
+    def at_shares(self, arm: str, seed: int) -> list[Tested]:
+        """What an arm keeps with less of the work.
+
+        Args:
+            arm: of :data:`ARMS`.
+            seed: of the arm.
+        """
+        own = dict(ARMS[arm])
+        if self.name == "cifar" and "search_epochs" in own:
+            own["search_epochs"] = CIFAR_EPOCHS
+        answer = self._thinned("", arm, seed, **own, timing=False, step=STEP, compare=False, onnx=False)
+        if arm == OURS and answer.before is not None:
+            self.found.given.append(float(answer.before.accuracy or 0))
+        return [
+            _tested(answer, f"{arm} {100 * (one.details or {})['asked']['keep_macs']:.0f} % MACs", one)
+            for one in answer.models
+        ]
+
+    # --- limits ---
+
+    @cached_property
+    def limits(self) -> list[float]:
+        """Milliseconds as ONNX, tightest first: parts of the given network's, which is timed once."""
+        log = ItemLog(self.folder / "given.jsonl")
+        if "given" not in log.done:
+            find_backend(default_backend()).check()
+            log.record("given", middle_round(_watch(Path(self.network))).median_ms)
+        return sorted(part * float(log.done["given"]) for part in LIMITS)
+
+    def within_limits(self, arm: str, seed: int) -> list[Tested]:
+        """Widths within the limits, and, beside ours, the whole network with smaller images that is as quick.
+
+        Args:
+            arm: of :data:`LIMITED`.
+            seed: of the arm.
+        """
+        tested = []
+        try:
+            answer = self._thinned("limits-", arm, seed, **LIMITED[arm], limits={"latency_ms": self.limits})
+        except InfeasibleError as error:
+            self._note(f"seed {seed}: {arm}: {error}")
+            return []
+        for part, one in zip(sorted(LIMITS), answer.models, strict=True):
+            tested.append(_tested(answer, _within(arm, part), one))
+            size = (one.details or {}).get("as_quick_at")
+            if size is not None:
+                tested.append(_tested(answer, _within(SMALLER, part), answer.beside[f"whole at {size} px"]))
+        if answer.verdict:
+            self._note(f"seed {seed}: {answer.verdict}")
+        return tested
+
+    def binas(self, seed: int) -> list[Tested]:
+        """What a search from the published weights finds for the same limits, or for those that it can reach."""
+        parts = sorted(LIMITS)
+        options = {"pretrained": DEFAULT, "backend": default_backend()}
+        for first in range(len(parts)):
+            limits = {"latency_ms": self.limits[first:]}
+            try:
+                answer = finished(
+                    self.folder / f"binas-{len(parts) - first}-{seed}", "binas", data=self.data, seed=seed, threads=1,
+                    beside=False, limits=limits, precision="fp32", **options,
+                )  # fmt: skip
+            except InfeasibleError as error:
+                self._note(f"seed {seed}: {BINAS}: {error}")
+                continue
+            return [
+                _tested(answer, _within(BINAS, part), one)
+                for part, one in zip(parts[first:], answer.models, strict=True)
+            ]
+        return []
+
+    def _note(self, text: str) -> None:
+        self.found.notes.append(f"{self.name}, {text}")
+
+    def ratios(self, tested: Sequence[Tested]) -> dict[str, float]:
+        """ONNX latency in percent of the given network's, of each network timed in turn with it, once."""
+        log, whole = ItemLog(self.folder / "timed.jsonl"), _watch(Path(self.network))
+        for one in tested:
+            if one.label not in log.done:
+                own = _watch(one.file)
                 pairs = [(quickest_round(own).median_ms, quickest_round(whole).median_ms) for _ in range(PAIRS)]
-                log.record(label, float(np.median([thin / all_ms for thin, all_ms in pairs])))
-            found[label] = 100 * float(log.done[label])
-    return found
+                log.record(one.label, float(np.median([thin / all_ms for thin, all_ms in pairs])))
+        return {one.label: 100 * float(log.done[one.label]) for one in tested}
 
 
-def _watch(answer: Answer, one: Candidate) -> Stopwatch:
-    """Of a network of a finished run, as ONNX."""
-    model = load_member(answer.folder / str(one.model))
+def _within(arm: str, part: float) -> str:
+    return f"{arm} within {100 * part:.0f} % of the latency"
+
+
+def _tested(answer: Answer, label: str, one: Candidate | Beside) -> Tested:
+    """A network of ``answer``, in the row ``label``."""
+    return Tested(label, float(one.accuracy or 0), answer.folder / str(getattr(one, "model", None)))
+
+
+def _watch(file: Path) -> Stopwatch:
+    """Of the network of a model file, as ONNX."""
+    model = load_member(file)
     return stopwatch(model.network, model.scale, Timing(default_backend(), 1))
 
 
-def within_limits(
-    settings: Settings, folder: Path, seed: int, common: Mapping[str, Any], found: Found, network: str
-) -> None:
-    """Exact and uniform widths, and a smaller size, within limits on the latency as ONNX.
-
-    Args:
-        settings: of the study.
-        folder: of the data set.
-        seed: of the arms.
-        common: settings of all arms.
-        found: what is added to.
-        network: file of the given network.
-    """
-    limits = [part * given_ms(folder, network) for part in LIMITS]
-    for arm, own in ((OURS, {"compare": True}), ("uniform widths", {"compare": False, "uniform": True})):
-        options = {**common, **own, "scores": OURS, "limits": {"latency_ms": limits}}
-        answer = finished(folder / f"limits-{arm.replace(' ', '-')}-{seed}", "rarts-width", **options)
-        for part, model in zip(sorted(LIMITS), answer.models, strict=True):
-            label = f"{arm} within {100 * part:.0f} % of the latency"
-            found.rows.setdefault(label, []).append(float(model.accuracy or 0))
-            if seed == 0 and answer.before is not None and answer.before.latency_ms:
-                found.ratios[label] = 100 * float(model.latency_ms or 0) / answer.before.latency_ms
-        for label, beside in answer.beside.items():
-            if label.startswith("whole at"):
-                found.rows.setdefault(f"{label}, fine-tuned", []).append(beside.accuracy)
-        if answer.verdict and seed == 0:
-            found.notes.append(f"{folder.name}: {answer.verdict}")
-        settings.progress.say(
-            f"{folder.name}, seed {seed}: {arm} within limits {[one.accuracy for one in answer.models]}"
-        )
-
-
-def given_ms(folder: Path, network: str) -> float:
-    """Latency of the given network as ONNX, timed once.
-
-    Args:
-        folder: of the data set, where it is kept.
-        network: its file.
-    """
-    log = ItemLog(folder / "given.jsonl")
-    if "given" not in log.done:
-        model = load_member(Path(network))
-        timing = Timing(default_backend(), 1)
-        find_backend(timing.backend).check()
-        log.record("given", middle_round(stopwatch(model.network, model.scale, timing)).median_ms)
-    return float(log.done["given"])
-
-
 def verdicts(name: str, found: Found) -> list[str]:
-    """What holds: ours beside the whole network and beside every other arm, seed by seed.
+    """What holds: ours beside the whole network and beside every other arm, seed by seed, and whether all are quicker.
 
     Args:
         name: of the data set.
         found: its rows.
     """
     notes = []
-    given = np.array(found.given)
     for share in FEWER:
         ending = f"{100 * share:.0f} % MACs"
-        ours = np.array(found.rows[f"{OURS} {ending}"])
-        notes.append(f"{name}: {OURS} with {ending} is {mean_gain(ours - given)} points beside the given network")
-        others = [
-            f"{mean_gain(ours - np.array(found.rows[f'{arm} {ending}']))} beside {arm}"
-            for arm in ARMS
-            if arm != OURS and f"{arm} {ending}" in found.rows
-        ]
-        notes.append(f"{name}: {OURS} with {ending} is {', '.join(others)}")
-    slower = [label for label, part in found.ratios.items() if part >= 100]
-    notes.append(f"{name}: the ONNX latency falls in every row" if not slower else f"{name}: not quicker: {slower}")
+        notes += standing_of(name, found, ending, list(ARMS))
+    for part in LIMITS if found.ratios else ():
+        notes += standing_of(name, found, _within("", part).strip(), [*LIMITED, SMALLER, BINAS])
+    slower = [f"{label} ({part:.0f} %)" for label, part in found.ratios.items() if part >= 100]
+    if found.ratios:
+        all_fall = f"{name}: the ONNX latency falls in every row"
+        notes.append(f"{name}: not quicker than given: {', '.join(slower)}" if slower else all_fall)
     return notes
+
+
+def standing_of(name: str, found: Found, ending: str, arms: Sequence[str]) -> list[str]:
+    """Ours in the rows of one ``ending``, beside the given network and beside other ``arms`` that have all seeds."""
+    ours = np.array(found.rows.get(f"{OURS} {ending}", []))
+    if len(ours) != len(found.given):
+        return []
+    others = [
+        f"{mean_gain(ours - np.array(values))} beside {arm}"
+        for arm in arms
+        if arm != OURS and len(values := found.rows.get(f"{arm} {ending}", [])) == len(ours)
+    ]
+    whole = f"{mean_gain(ours - np.array(found.given))} points beside the given network"
+    return [f"{name}: {OURS} {ending} is {'; '.join([whole, *others])}"]

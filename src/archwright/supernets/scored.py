@@ -69,10 +69,15 @@ class Scores:
 
         Args:
             network: left as it is.
-            scores: (total,).
+            scores: (total,), or (B, total) with those of every image.
             images: (B, C, H, W).
         """
-        found: Tensor = functional_call(network, self.kernels(network, scores), (images,))
+        found: Tensor
+        if scores.dim() > 1:
+            with self.gated(network, scores):
+                found = network(images)
+            return found
+        found = functional_call(network, self.kernels(network, scores), (images,))
         return found
 
     @contextmanager
