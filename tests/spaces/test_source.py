@@ -67,6 +67,26 @@ def test_code_of_ours_and_of_installed_packages_is_left_out() -> None:
     assert source_digest(WidthSpace("resnet20").makers) == nothing
 
 
+def test_packages_that_are_installed_elsewhere_are_left_out(
+    written: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of the user or of the system beside a virtual environment's."""
+    foreign, file = ModuleType("foreign"), tmp_path / "elsewhere" / "site-packages" / "foreign.py"
+    file.parent.mkdir(parents=True)
+    foreign.__file__ = str(file)
+    monkeypatch.setitem(sys.modules, "foreign", foreign)
+    digests = set()
+    for number in (1, 2):
+        file.write_text(f"VALUE = {number}\n")
+        digests.add(source_digest([written(f"with-{number}", "import foreign\n" + BUILD.format(1))]))
+    assert len(digests) == 1
+
+
+def test_a_relative_import_of_a_module_without_a_package_is_passed_over(written: Any) -> None:
+    script = "try:\n    from . import nothing\nexcept ImportError:\n    pass\n"
+    assert source_digest([written("relative", script + BUILD.format(1))]) is not None
+
+
 def test_own_functions_are_among_the_makers() -> None:
     assert ChoiceSpace({"depth": [2, 3]}, build=json.dumps).makers == (ChoiceSpace, json.dumps)
     assert WidthSpace("helpers.own_networks:plain").makers == (WidthSpace, plain)

@@ -65,6 +65,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
 """Settings of every arm at shares."""
 LIMITED: Mapping[str, Mapping[str, Any]] = {
     OURS: {"scores": OURS, "compare": True},
+    "taylor": {"scores": "taylor", "compare": False},
     "uniform widths": {"scores": OURS, "compare": False, "uniform": True},
 }
 """Settings of every arm at limits."""

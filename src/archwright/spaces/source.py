@@ -14,6 +14,8 @@ from types import ModuleType
 from typing import Any
 
 _OURS = "archwright"
+INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Folders of packages, this environment's and others that it sees: of the user, of the system."""
 
 
 def source_digest(makers: Iterable[Any]) -> str | None:
@@ -66,7 +68,10 @@ def _imports(path: Path, package: str | None) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            source = resolve_name("." * node.level + (node.module or ""), package)
+            try:
+                source = resolve_name("." * node.level + (node.module or ""), package)
+            except ImportError:  # it was never run: the module has no such package
+                continue
             yield source
             yield from (f"{source}.{alias.name}" for alias in node.names)
 
@@ -76,5 +81,7 @@ def _is_followed(module: ModuleType, package: str) -> bool:
     own = _package(module)
     if not _has_file(module) or own in (_OURS, *sys.stdlib_module_names):
         return False
-    installed = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
-    return own == package or not any(Path(str(module.__file__)).is_relative_to(folder) for folder in installed)
+    path = Path(str(module.__file__))
+    folders = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+    installed = not INSTALLED.isdisjoint(path.parts) or any(path.is_relative_to(folder) for folder in folders)
+    return own == package or not installed
