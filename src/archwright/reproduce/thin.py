@@ -178,7 +178,7 @@ class Study:
     def _thinned(self, kind: str, arm: str, seed: int, **options: Any) -> Answer:
         """The run of one arm, finished."""
         folder = self.folder / f"{kind}{arm.replace(' ', '-').replace(',', '')}-{seed}"
-        common = {"data": self.data, "network": self.network, "seed": seed, "threads": 1}
+        common: dict[str, Any] = {"data": self.data, "network": self.network, "seed": seed, "threads": 1}
         answer = finished(folder, "rarts-width", **common, tune_steps=STEPS, beside=False, **options)
         accuracies = ", ".join(f"{one.accuracy:.1f} %" for one in answer.models)
         self.settings.progress.say(f"{self.name}, seed {seed}: {kind.replace('-', ' ')}{arm} {accuracies}")
@@ -238,7 +238,7 @@ class Study:
     def binas(self, seed: int) -> list[Tested]:
         """What a search from the published weights finds for the same limits, or for those that it can reach."""
         parts = sorted(LIMITS)
-        options = {"pretrained": DEFAULT, "backend": default_backend()}
+        options: dict[str, Any] = {"pretrained": DEFAULT, "backend": default_backend()}
         for first in range(len(parts)):
             limits = {"latency_ms": self.limits[first:]}
             try:
