@@ -147,6 +147,11 @@ reproductions = Registry(
     Entry("thesis-5.4", f"{_THESIS5}:table_5_4", "attack one member, defend with the ensemble"),
     Entry("thesis-5.5", f"{_THESIS5}:table_5_5", "errors of members and their disagreement"),
     Entry("thesis-5.6", f"{_THESIS5}:table_5_6", "estimated against true errors of ensembles"),
+    Entry(
+        "thesis-5.6-supernet",
+        "archwright.reproduce.supernet_order:supernet_order",
+        "whether supernets order 200 cells as NAS-Bench-201 does: steps, fair paths, recalibrated norms",
+    ),
     Entry("thesis-5.7", f"{_THESIS5}:table_5_7", "post-training and best-response posteriors"),
     Entry("thesis-fig5.2", f"{_THESIS5}:figure_5_2", "SVGD-RD on a mixture of Gaussians: distance by delta"),
     Entry("thesis-fig5.3", f"{_THESIS5}:figure_5_3", "ensemble searches against their budget, inherited weights"),
@@ -279,7 +284,7 @@ SEVERAL = ("binas-compare", "binas-precision", "binas-pretrained", "binas-rounds
 """Reproductions of several data sets."""
 
 
-SAMPLED = ("proxies-201", "proxies-darts", "thesis-darts-searches")
+SAMPLED = ("proxies-201", "proxies-darts", "thesis-5.6-supernet", "thesis-darts-searches")
 """Reproductions that can look at some of a table's architectures only."""
 
 
