@@ -108,6 +108,11 @@ reproductions = Registry(
         "archwright.reproduce.thesis6_search:table_6_1",
         "NASI and training-free baselines on NAS-Bench-201",
     ),
+    Entry(
+        "thesis-6.1-kappa",
+        "archwright.reproduce.nasi_kappa:table_6_1_kappa",
+        "what the condition number and connection-wise scores add to NASI, ImageNet16-120 in view",
+    ),
     Entry("thesis-6.2", f"{_DARTS6}:table_6_2", "NASI in the DARTS space, end to end, beside random cells"),
     Entry(
         "thesis-darts-searches",
