@@ -57,9 +57,24 @@ def test_table_6_from_planted_measurements(tmp_path: Path, monkeypatch: pytest.M
     x = rng.choice([-1, 1], size=(400, 196)).astype(np.int8)
     # twelve bits that lower the loss when on: every lambda that finds them has the same solution
     truth = Polynomial(196, {(): 1.0, **{(16 * k,): -0.05 for k in range(12)}})
-    (tmp_path / "conas-1" / "conas-darts-free-0").mkdir(parents=True)
+    monkeypatch.setattr(conas, "TABLE_1_SETTINGS", {**conas.TABLE_1_SETTINGS, "final_epochs": 1})
+    monkeypatch.setattr(conas, "TABLE_1_SEARCH", {**TINY, "measurements": 6})
+    monkeypatch.setattr(conas, "TABLE_1_RECOVERY", {"rounds": 1, "threshold": 9.0})
+    monkeypatch.setattr(conas, "TABLE_6_EPOCHS", 1)
+    monkeypatch.setattr(conas, "TABLE_6_RANDOM", 2)
+    conas.conas_1(Settings(tmp_path / "conas-1", seeds=1, data=DATA))
     monkeypatch.setattr(conas, "measured", lambda _folder: (x, truth(x)))
-    found = rows(conas.conas_6(Settings(tmp_path / "conas-6", seeds=1, data=DATA)))
+    settings = Settings(tmp_path / "conas-6", seeds=1, data=DATA)
+    outcome = conas.conas_6(settings)
+    found = rows(outcome)
     assert [found[f"Hamming distance, lambda {lam:g}"].ours for lam in conas.TABLE_6] == [0, 0, 0, 0]
     assert found["bits on, lambda 1"].ours == 12
     assert found["Hamming distance, random"].ours == pytest.approx(2 * 12 * (1 - 12 / 196))
+    errors = {label: row.ours for label, row in found.items() if label.startswith("test error")}
+    assert len(errors) == 6
+    assert all(0 <= one <= 100 for one in errors.values())
+    assert (
+        len({errors[f"test error, lambda {lam:g}"] for lam in (1, *conas.TABLE_6)}) == 1
+    )  # one solution, trained once
+    monkeypatch.setattr(conas, "train_answer", lambda *_, **__: pytest.fail("trained again"))
+    assert conas.conas_6(settings).rows == outcome.rows

@@ -29,6 +29,9 @@ def test_table_4_has_accuracy_and_skips_of_every_method(tmp_path, monkeypatch):
     assert rows["DARTS-1"].paper == pytest.approx(59.84)
     assert 10 < rows["DARTS-1"].ours < 95
     assert 0 <= rows["RARTS fused skips"].ours <= 1
+    assert rows["DARTS-1 CIFAR-100"].paper == pytest.approx(61.26)
+    assert rows["DARTS-1 CIFAR-100"].ours < rows["DARTS-1"].ours  # the harder data set, cell by cell
+    assert rows["most parameters CIFAR-100"].ours == pytest.approx(71.11, abs=5e-3)
     assert 1.5 < rows["OLES entropy"].ours < np.log(5) + 1e-6
     assert 0.1 < rows["OLES none"].ours < 0.3
     assert rows["random cell"].ours == pytest.approx(87.063, abs=1e-3)  # the mean of the whole table

@@ -62,7 +62,14 @@ reproductions = Registry(
     ),
     Entry("conas-1", "archwright.reproduce.conas:conas_1", "CoNAS in the DARTS space: free cell and two inputs a node"),
     Entry("conas-2", "archwright.reproduce.conas:conas_2", "CoNAS and RSPS on NAS-Bench-201, one supernet"),
-    Entry("conas-6", "archwright.reproduce.conas:conas_6", "how far CoNAS' solution moves with lambda"),
+    Entry(
+        "conas-6", "archwright.reproduce.conas:conas_6", "how far CoNAS' solution moves with lambda, and its test error"
+    ),
+    Entry(
+        "conas-a4",
+        "archwright.reproduce.conas_order:conas_a4",
+        "one-shot losses against real accuracies of 500 DARTS cells",
+    ),
     Entry(
         "own-network",
         "archwright.reproduce.own_network:own_network",
@@ -71,6 +78,12 @@ reproductions = Registry(
     Entry("proxies-201", "archwright.reproduce.proxies:proxies_201", "all training-free scores on NAS-Bench-201"),
     Entry("proxies-darts", "archwright.reproduce.proxies:proxies_darts", "all training-free scores on 500 DARTS cells"),
     Entry("rarts-fig1", "archwright.reproduce.rarts:rarts_fig1", "the solvable model: where each method ends"),
+    Entry(
+        "rarts-1",
+        "archwright.reproduce.rarts_darts:rarts_1",
+        "cells of DARTS, RARTS and chance in the DARTS space, trained",
+    ),
+    Entry("rarts-3", "archwright.reproduce.rarts_darts:rarts_3", "the same cells on Fashion-MNIST"),
     Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
     Entry(
         "rarts-4",
@@ -151,7 +164,7 @@ reproductions = Registry(
     Entry("thesis-5.1", f"{_THESIS5}:table_5_1", "ensembles of three on NAS-Bench-201, trained from scratch"),
     Entry("thesis-5.4", f"{_THESIS5}:table_5_4", "attack one member, defend with the ensemble"),
     Entry("thesis-5.5", f"{_THESIS5}:table_5_5", "errors of members and their disagreement"),
-    Entry("thesis-5.6", f"{_THESIS5}:table_5_6", "estimated against true errors of ensembles"),
+    Entry("thesis-5.6", f"{_THESIS5}_estimates:table_5_6", "estimated against true errors of ensembles"),
     Entry(
         "thesis-5.6-supernet",
         "archwright.reproduce.supernet_order:supernet_order",
@@ -289,7 +302,7 @@ SEVERAL = ("binas-compare", "binas-precision", "binas-pretrained", "binas-rounds
 """Reproductions of several data sets."""
 
 
-SAMPLED = ("proxies-201", "proxies-darts", "thesis-5.6-supernet", "thesis-darts-searches")
+SAMPLED = ("conas-a4", "proxies-201", "proxies-darts", "thesis-5.6-supernet", "thesis-darts-searches")
 """Reproductions that can look at some of a table's architectures only."""
 
 
