@@ -107,6 +107,11 @@ reproductions = Registry(
         "rarts-6", "archwright.reproduce.rarts_width:rarts_6", "MobileNetV2 with a learned share of its channels gone"
     ),
     Entry(
+        "rarts-parts",
+        "archwright.reproduce.rarts_parts:rarts_parts",
+        "what RARTS' weights and what its channels are worth, from a network that has converged",
+    ),
+    Entry(
         "thin",
         "archwright.reproduce.thin:thin",
         "thinning networks that have learned: scores, uniform widths, a smaller size (--only photos4, photos6, cifar)",

@@ -68,9 +68,7 @@ def trained(folder: Path, cell: str, data: str, seed: int, epochs: int) -> Answe
     """
     if (folder / "run.json").exists():
         return resume(folder)
-    return train(
-        cell, space="darts", data=data, run=folder, seed=seed, epochs=epochs, onnx=False, yes=True, **NETWORK
-    )
+    return train(cell, space="darts", data=data, run=folder, seed=seed, epochs=epochs, onnx=False, yes=True, **NETWORK)
 
 
 def compared(settings: Settings, data: str, epochs: int) -> dict[str, list[tuple[float, float, float]]]:
