@@ -24,17 +24,9 @@ def test_parts_of_a_table_that_is_a_sum() -> None:
         for w, c, rate in product(WEIGHTS, CHANNELS, RATES)
     }
     notes = parts(found)
-    assert (
-        "before fine-tuning: RARTS weights are +2.00 ± 0.00 points beside the given ones, mean over the channels"
-        in notes
-    )
-    assert (
-        "before fine-tuning: Taylor channels are +0.00 ± 0.00 points beside random ones, mean over the weights" in notes
-    )
-    assert (
-        "after fine-tuning at 0.05: RARTS channels are +5.00 ± 0.00 points beside random ones, mean over the weights"
-        in notes
-    )
+    assert "before fine-tuning: RARTS weights +2.00 ± 0.00 points beside the given ones, mean over channels" in notes
+    assert "before fine-tuning: Taylor channels +0.00 ± 0.00 points beside random ones, mean over weights" in notes
+    assert "tuned at 0.05: RARTS channels +5.00 ± 0.00 points beside random ones, mean over weights" in notes
     assert len(notes) == 3 * (2 + 3)
 
 

@@ -160,6 +160,11 @@ reproductions = Registry(
     Entry("thesis-7.2", "archwright.reproduce.thesis7_topology:table_7_2", "width, depth, trace, kappa of known cells"),
     Entry("thesis-4.1", f"{_THESIS4}:table_4_1", "published cells and their widest adaptations: parameters, error"),
     Entry("thesis-4.2", f"{_THESIS4}:table_4_2", "width and depth of published cells and their random variants"),
+    Entry(
+        "thesis-4-variants",
+        f"{_THESIS4}_variants:variants_4",
+        "all variants of four base cells on two sets of images (--only darts-v2, enas, amoebanet-a, nasnet-a)",
+    ),
     Entry("thesis-4.3.3", f"{_THESIS4}:theorems_4_3_3", "theorems 4.3 and 4.4 on random linear cells, one corrected"),
     Entry("thesis-fig4.3", f"{_THESIS4}:figure_4_3", "convergence of DARTS' cell and variants of its connections"),
     Entry("thesis-fig4.4", f"{_THESIS4}:figure_4_4", "the same under other learning rates"),
@@ -303,7 +308,15 @@ def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
     return declare
 
 
-SEVERAL = ("binas-compare", "binas-precision", "binas-pretrained", "binas-rounds", "own-network", "thin")
+SEVERAL = (
+    "binas-compare",
+    "binas-precision",
+    "binas-pretrained",
+    "binas-rounds",
+    "own-network",
+    "thesis-4-variants",
+    "thin",
+)
 """Reproductions of several data sets."""
 
 

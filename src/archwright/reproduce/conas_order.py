@@ -48,7 +48,13 @@ def tau(losses: NDArray[np.float64], accuracy: NDArray[np.float64]) -> float:
 
 
 def of_some(losses: NDArray[np.float64], accuracy: NDArray[np.float64], count: int) -> float:
-    """Deviation of tau over random choices of ``count`` cells."""
+    """Deviation of tau over random choices of cells.
+
+    Args:
+        losses: of all cells, (n,).
+        accuracy: of all cells, (n,).
+        count: cells of a choice.
+    """
     rng = np.random.default_rng(0)
     chosen = (rng.choice(len(losses), min(count, len(losses)), replace=False) for _ in range(RESAMPLES))
     return float(np.std([tau(losses[some], accuracy[some]) for some in chosen]))

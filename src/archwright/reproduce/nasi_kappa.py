@@ -84,7 +84,12 @@ def connection_wise(quality: Floats, operations: Ints) -> Floats:
 
 
 def qualities(scores: Scores, index: Ints) -> dict[str, Floats]:
-    """Logarithms of the scores that choose, of the cells at ``index``, (n,) each."""
+    """Logarithms of the scores that choose, (n,) each.
+
+    Args:
+        scores: of all classes.
+        index: of the n cells in the table.
+    """
     member = classes()[1][index]
     logs = {metric: np.log(np.maximum(scores[metric][member], 1e-30)) for metric in METRICS}
     return {

@@ -166,7 +166,8 @@ def measured_supernet(payload: Json, stop: Stop) -> Json:
 
 def ranks(values: Floats, truth: Floats) -> float:
     """Rank correlation of ``values`` (n,) with ``truth`` (n,); 0 where one of them is constant and orders nothing."""
-    return 0.0 if np.ptp(values) == 0 or np.ptp(truth) == 0 else spearman(values, truth)
+    alike = len(np.unique(values)) < 2 or len(np.unique(truth)) < 2
+    return 0.0 if alike else spearman(values, truth)
 
 
 def reliability(halves: Floats) -> float:
