@@ -14,12 +14,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from archwright.analysis.convergence import CellStudy
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import unknown_name
 from archwright.reproduce import thesis4
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.supernet_order import ranks
-from archwright.reproduce.thesis4 import NAMES, WIDTH_DEPTH, CellStudy, Named, connection_variants, operation_variants
+from archwright.reproduce.thesis4 import NAMES, WIDTH_DEPTH, Named, connection_variants, operation_variants
 from archwright.runs.files import Json
 from archwright.spaces.base import Scale
 from archwright.spaces.gallery import GALLERY
