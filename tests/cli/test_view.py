@@ -127,6 +127,18 @@ def test_what_is_known_beside_the_models_is_said(shown: Any) -> None:
         assert said in text
 
 
+def test_a_reason_of_several_limits_is_said_once(shown: Any) -> None:
+    limits, reasons = [0.2, 0.35, 0.5, 1.0], ["Too close to tell.", "Too close to tell.", "Another one.", None]
+    models = [
+        Candidate(architecture="a", limits={"latency_ms": limit}, reason=reason)
+        for limit, reason in zip(limits, reasons, strict=True)
+    ]
+    text = shown(best=models[0], models=models)
+    assert "- 0.2 ms and 0.35 ms: Too close to tell." in text
+    assert "- 0.5 ms: Another one." in text
+    assert text.count("Too close") == 1
+
+
 def test_one_architecture_whose_accuracy_nobody_measured(shown: Any) -> None:
     text = shown(best=Candidate(architecture="a"), failures=2)
     assert "not measured" in text

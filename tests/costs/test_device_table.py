@@ -340,3 +340,13 @@ def test_damaged_kept_tables_and_those_of_other_settings_are_not_taken(here: Her
     again = Here(Run.create(tmp_path / "again", {"method": "none"}, {}))
     made(table(again, SIZES))
     assert not any("of an earlier search" in line for line in again.progress.lines)
+
+
+def test_a_kept_table_of_another_number_of_threads_is_said_and_not_taken(here: Here, tmp_path: Path) -> None:
+    made(table(here, SIZES))
+    again = Here(Run.create(tmp_path / "again", {"method": "none"}, {}))
+    two = DeviceTable(again, SIZES, [], Timing(repeats=2, threads=2), seed=0)
+    made(two)
+    said = "The latency table of an earlier search is of another number of threads: it is measured anew."
+    assert said in again.progress.lines
+    assert two.latency.provenance.threads == 2

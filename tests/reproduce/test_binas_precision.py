@@ -17,6 +17,7 @@ from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_precision import ARMS, Whole, arm_notes, half_note
 from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
+from archwright.search.jobs import measure as accuracy_of
 from helpers.tiny_start import tiny_start, write_grey_photos
 
 LIMITS = [0.75, 2.0]
@@ -41,6 +42,9 @@ def test_every_arm_answers_every_limit_and_once(settings: Settings, monkeypatch:
     sizes = {whole.largest(limit, precision) for limit in LIMITS for precision in ("fp32", "int8")} - {None}
     assert tuned == {f"{size} for {whole.steps}" for size in sizes}
     assert whole.steps == whole.ours.steps.trunk_steps
+    trunk = whole.ours.steps.trunk_size
+    same = accuracy_of(whole.ours.trainer.load("trunk"), whole.ours.data(trunk), "test", "cpu").percent
+    assert whole.tested(trunk, whole.steps, "fp32") == same, "the control at the trunk's size is the trunk"
 
     def not_again(*_: Any) -> Any:
         raise AssertionError("done before")

@@ -18,7 +18,15 @@ from archwright.runs.run import Run
 from archwright.runs.stop import Stop
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
-from archwright.search.trained import TrainedNetwork, Trainer, networks_of, order, short_name, slowest_as_good
+from archwright.search.trained import (
+    TrainedNetwork,
+    Trainer,
+    networks_of,
+    order,
+    short_name,
+    slowest_as_good,
+    without_twins,
+)
 from archwright.training import Recipe
 from helpers.binas_plans import space_of
 
@@ -136,3 +144,12 @@ def test_the_slowest_that_is_not_clearly_worse_on_validation_is_preferred() -> N
     assert slowest_as_good([100.0, 99.2], [1.0, 2.0], 12_000, 2) == 0
     assert slowest_as_good([99.7, 99.4], [1.0, 2.0], 359, 1) == 1  # one image
     assert slowest_as_good([99.7, 98.9], [1.0, 2.0], 359, 1) == 0  # three
+
+
+def test_where_a_network_fits_in_float_its_int8_form_is_not_taken() -> None:
+    def named(name: str, precision: str) -> TrainedNetwork:
+        return network([0.5], 90.0).model_copy(update={"name": name, "precision": precision})
+
+    both = [named("a", "fp32"), named("a-int8", "int8"), named("b-int8", "int8")]
+    assert [one.name for one in without_twins(both)] == ["a", "b-int8"]
+    assert without_twins(both[1:]) == both[1:]

@@ -107,7 +107,7 @@ def _show_front(answer: Answer) -> None:
 
 def _show_models(answer: Answer) -> None:
     """An answer with several models, whatever is known of them."""
-    from archwright.report.columns import limits_text, model_note, model_table
+    from archwright.report.columns import model_note, model_table, reasons
 
     heads, rows = model_table(answer)
     show_table(heads, rows, title=_title(answer))
@@ -122,7 +122,7 @@ def _show_models(answer: Answer) -> None:
     ):
         if text:
             say(text)
-    _say_all([f"{limits_text(one)}: {one.reason}" for one in answer.models if one.reason])
+    _say_all(reasons(answer))
     _say_all(answer.insights)
     say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
     if answer.best.model is not None:

@@ -79,6 +79,8 @@ GAP = 0.9
 MOST_MEASURED = 4
 """Image sizes of one start whose blocks are timed; the others are between them."""
 
+ELSEWHERE = {"device": "machine", "threads": "number of threads", "versions": "version of what computes"}
+"""Facts of a kept table by which it is of no use here, in words."""
 FLOAT: Precision = "fp32"
 SLOWER = 1.0
 """Where int8 networks take at least so many times what float ones take, it is said."""
@@ -268,8 +270,9 @@ class DeviceTable:
         which = "of this space" if len(self.spaces) == 1 else f"at {', '.join(map(said, sizes))}"
         self.place.progress.say(f"Networks {which} take {least:.3g} to {most:.3g} ms on {device}.")
         if chosen:
-            limits = " and ".join(f"{limit:.3g} ms" for limit in chosen)
-            self.place.progress.say(f"No limit was given (--latency-ms): {limits} are taken.")
+            limits = " and ".join(f"{limit:.3g}" for limit in chosen[-2:])
+            limits = ", ".join([*(f"{limit:.3g}" for limit in chosen[:-2]), limits])
+            self.place.progress.say(f"No limit was given (--latency-ms): {limits} ms are taken.")
         for limit in (one.get("latency_ms", 0.0) for one in self.given_limits):
             if limit > most:
                 self.place.progress.say(f"The limit {limit:g} ms is above the slowest network's {most:.3g} ms.")
@@ -414,6 +417,8 @@ class DeviceTable:
             return known.table
         if known is not None:
             say("The latency table of an earlier search no longer holds here: it is measured anew.")
+        elif other := self._of_elsewhere(path.parent, sizes, timing):
+            say(f"The latency table of an earlier search is of another {other}: it is measured anew.")
         log, what = (
             ("table", "latency table") if precision == FLOAT else (f"table-{precision}", f"{precision} latencies")
         )
@@ -431,6 +436,17 @@ class DeviceTable:
         keys = sorted(key for size in sizes or self.result.measured for key in parts(self.spaces[size]))
         facts = json.dumps([Provenance.here(self.timing_in(precision)).model_dump(), keys], sort_keys=True)
         return runs_root() / ".latencies" / f"{hashlib.sha256(facts.encode()).hexdigest()[:24]}.json"
+
+    def _of_elsewhere(self, folder: Path, sizes: list[Place], timing: Timing) -> str:
+        """In what a kept table of the same networks differs from one made now; empty where there is no such table."""
+        here, wanted = Provenance.here(timing), {key for size in sizes for key in parts(self.spaces[size])}
+        for kept in filter(None, map(_readable, sorted(folder.glob("*.json")))):
+            own = kept.table.provenance
+            differs = [name for name in ELSEWHERE if getattr(own, name) != getattr(here, name)]
+            alike = own.model_copy(update={name: getattr(here, name) for name in differs}) == here
+            if differs and alike and wanted <= set(kept.table.entries):
+                return " and ".join(ELSEWHERE[name] for name in differs)
+        return ""
 
     def _checked(self, sizes: list[Place], timing: Timing) -> list[float]:
         """Milliseconds of the same few whole networks each time, by which a kept table is known to hold."""

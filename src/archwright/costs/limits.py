@@ -49,6 +49,11 @@ STARTS = 100
 """Random architectures that the cheapest and the dearest one are walked to from."""
 
 
+def said_limits(limits: Limits) -> str:
+    """``0.35 ms``, for people."""
+    return ", ".join(f"{limit:.4g} {RESOURCES[name].unit}" for name, limit in limits.items())
+
+
 def met(limits: Limits, costs: Costs) -> bool:
     """Whether ``costs`` are within all ``limits``."""
     return all(costs[name] <= limit for name, limit in limits.items())

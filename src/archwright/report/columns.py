@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from archwright.costs.limits import RESOURCES
+from archwright.costs.limits import said_limits
 from archwright.search.answer import Answer, Candidate
 from archwright.search.values import OWN_FUNCTION
 
@@ -42,7 +42,16 @@ def latency_text(latency_ms: float | None) -> str:
 
 def limits_text(one: Candidate) -> str:
     """What a network was asked to keep to; empty where that is nothing."""
-    return ", ".join(f"{limit:.4g} {RESOURCES[name].unit}" for name, limit in (one.limits or {}).items())
+    return said_limits(one.limits or {})
+
+
+def reasons(answer: Answer) -> list[str]:
+    """Why networks were taken that look worse than others on validation; one sentence for limits with the same one."""
+    said = dict[str, list[str]]()
+    for one in answer.models:
+        if one.reason:
+            said.setdefault(one.reason, []).append(limits_text(one))
+    return [f"{' and '.join(filter(None, where))}: {why}" if any(where) else why for why, where in said.items()]
 
 
 def _limits(one: Candidate, _best: Candidate) -> str:

@@ -22,7 +22,7 @@ from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError
 from archwright.references import DataRef, SpaceRef
 from archwright.report.charts import SERIES, bars, lines
-from archwright.report.columns import accuracy_text, latency_text, limits_text, model_note, model_table
+from archwright.report.columns import accuracy_text, latency_text, limits_text, model_note, model_table, reasons
 from archwright.report.front import front_chart, objectives_chart
 from archwright.report.insights import insights
 from archwright.report.parts import REPORT, duration, section, table, unbroken
@@ -206,9 +206,8 @@ def _front_table(answer: Answer) -> str:
 
 
 def _reasons(answer: Answer) -> str:
-    """Why a network was taken that the front does not show as best, a sentence a limit."""
-    said = {limits_text(one): one.reason for one in answer.models if one.reason}
-    items = "".join(f"<li>{escape(f'{where}: {why}' if where else why)}</li>" for where, why in said.items())
+    """Why a network was taken that the front does not show as best, a sentence each."""
+    items = "".join(f"<li>{escape(one)}</li>" for one in reasons(answer))
     return f"<ul>{items}</ul>" if items else ""
 
 

@@ -6,7 +6,8 @@ ONNX file on this machine, one thread; all networks are held to them by the tabl
 - ours: the search with ``--precision any``, all limits together;
 - ours-fp32: the same search in float;
 - whole-fp32: the whole network at the largest of the usual sizes at which it keeps the limit in float, fine-tuned from
-  the same start for as many steps as the whole network of ours has that others are cut from;
+  the same start for as many steps as the whole network of ours has that others are cut from, on the images in the
+  same order: at that network's size both are the same;
 - whole-int8: the same in int8, quantised as ours are; its size is the largest at which it keeps the limit in int8;
 - frozen: logistic regression on the frozen network's features at the largest size, in float.
 
@@ -22,14 +23,15 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import nn
 
-from archwright.costs.places import Place, pixels
+from archwright.costs.places import Place, pixels, start_of
 from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import missing_extra, unknown_name
 from archwright.export import has_onnx
 from archwright.methods.binas import Binas
-from archwright.methods.binas.around import MOST_PATIENCE, Around
+from archwright.methods.binas.around import MOST_PATIENCE, Around, trunk_name
 from archwright.pretrained import DEFAULT
 from archwright.quantise import OnnxNetwork, Precision, quantise, to_onnx
 from archwright.reproduce.arms import Accuracies, mean_gain, row_of, run_arms
@@ -222,7 +224,7 @@ class Whole:
         return max((one for one in usual if self.latency_ms(one, precision) <= limit_ms), key=pixels, default=None)
 
     def tested(self, place: Place, steps: int, precision: Precision) -> float:
-        """Test accuracy in percent; a network is trained once for both precisions.
+        """Test accuracy in percent; a network is trained once for both precisions, and frozen ones are in float only.
 
         Args:
             place: its size.
@@ -237,10 +239,17 @@ class Whole:
     def _trained(self, place: Place, steps: int) -> dict[str, float]:
         trainer, context, data = self.ours.trainer, self.ours.context, self.ours.data(place)
         network, device = trainer.load(self.ours.floor(place).weights), context.device.name
+        files: dict[str, nn.Module] = {"fp32": network}
         if steps:
-            batches, seed = Steps(trainer.batches(f"whole {place}", place), steps), context.configuration.seed
+            order, seed = trunk_name(start_of(place)), context.configuration.seed  # the images in the order of ours
+            batches = Steps(trainer.batches(order, place), steps)
             train(network, batches, trainer.recipe, seed=seed, device=device, stop=self.stop)
-        images = trainer.calibration(place)
+            files["int8"] = self._in_int8(network, place)
+        return {name: accuracy_of(one, data, "test", "cpu").percent for name, one in files.items()}
+
+    def _in_int8(self, network: nn.Module, place: Place) -> OnnxNetwork:
+        """The int8 file of a trained network, made as ours are."""
+        trainer, images = self.ours.trainer, self.ours.trainer.calibration(place)
         content = to_onnx(network.cpu().eval(), images[:1])
         int8 = quantise(
             content,
@@ -248,5 +257,4 @@ class Whole:
             lambda file: trainer.outcomes(OnnxNetwork(file), place)[1],
             lambda file: float(trainer.outcomes(OnnxNetwork(file), place)[0].mean()),
         )
-        files = {"fp32": network, "int8": OnnxNetwork(int8.content)}
-        return {name: accuracy_of(one, data, "test", "cpu").percent for name, one in files.items()}
+        return OnnxNetwork(int8.content)

@@ -339,11 +339,10 @@ def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
         return ""
     share, gain = best.latency_ms / plain.latency_ms, best.accuracy - plain.accuracy
     seconds = (plain.model_extra or {}).get("seconds")
-    trained = "" if seconds is None else f", which was trained for {seconds:.3g} s only"
+    after = "" if seconds is None else f" after {seconds:.3g} s of training"
     if plain.accuracy < interval[0]:
-        said = f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %, in {share:.2f} of its time"
-        return f"{said}{trained}."
+        return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %{after}, in {share:.2f} of its time."
     if (plain.accuracy <= interval[1] or _near(best, plain)) and share < QUICKER:
-        said = f"As accurate as the plain network ({plain.accuracy:.1f} %, within chance) in {share:.2f} of its time"
-        return f"{said}{trained}."
+        its = f"{plain.accuracy:.1f} %{after}, within chance"
+        return f"As accurate as the plain network ({its}) in {share:.2f} of its time."
     return ""

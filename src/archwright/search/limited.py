@@ -33,7 +33,7 @@ from archwright.costs.device_table import (
     latency_file,
     measured_here,
 )
-from archwright.costs.limits import met
+from archwright.costs.limits import met, said_limits
 from archwright.costs.measure import Timing, measure
 from archwright.costs.registry import EAGER, default_backend
 from archwright.costs.tables import LatencyTable
@@ -55,7 +55,7 @@ from archwright.search.context import Context
 from archwright.search.final import keep_answer
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Method, Options, Stage
 from archwright.search.registry import methods
-from archwright.search.trained import LENGTHS, TrainedNetwork, Trainer, with_int8
+from archwright.search.trained import INT8_SUFFIX, LENGTHS, TrainedNetwork, Trainer, with_int8, without_twins
 from archwright.search.tried import keep_tried
 from archwright.search.values import StageResult, Trained
 from archwright.spaces.base import Architecture
@@ -441,18 +441,22 @@ class LimitedSearch(Method):
         within = [one for one in pool if met(limits, self.known(one))]
         if not within:
             self.context.progress.say(
-                f"Warning: nothing keeps {limits} as timed now; the quickest network is taken. "
+                f"Warning: nothing keeps {said_limits(limits)} as timed now; the quickest network is taken. "
                 "Measure again on a quiet machine: archwright runs resume RUN --remeasure"
             )
             within = [min(pool, key=lambda one: self.known(one)["latency_ms"])]
+        within = without_twins(within)
         taken, best = self.strategy.preferred(within), max(within, key=lambda one: one.validation_accuracy)
         if best.validation_accuracy <= taken.validation_accuracy:
             return taken, None
+        rule = ": larger networks and images are better as a rule"
         slower = self.known(taken)["latency_ms"] >= self.known(best)["latency_ms"]
-        which = "the slower one is taken: larger networks and images are better as a rule" if slower else "the quicker"
+        which = f"the slower one is taken{rule}" if slower else "the quicker one is taken"
+        pair = best.validation_accuracy, taken.validation_accuracy
+        digits = 1 if f"{pair[0]:.1f}" != f"{pair[1]:.1f}" else 2
         return taken, (
             f"Validation on {len(self.context.task.data.validation):,} images cannot tell "
-            f"{best.validation_accuracy:.1f} % from {taken.validation_accuracy:.1f} %; of networks that close {which}."
+            f"{pair[0]:.{digits}f} % from {pair[1]:.{digits}f} %; of networks that close {which}."
         )
 
     def _model(self, one: TrainedNetwork, limits: dict[str, float]) -> Candidate:
@@ -486,7 +490,7 @@ class LimitedSearch(Method):
         log, trainer = self.context.run.items("kept"), self.strategy.trainer
         if one.name not in log.done:
             space, int8 = self._space(one), one.precision == "int8"
-            file = trainer.int8_file(one.name.removesuffix("-int8"))
+            file = trainer.int8_file(one.name.removesuffix(INT8_SUFFIX))
             kept = keep_answer(
                 self.context,
                 trainer.load(one.weights),
@@ -585,11 +589,6 @@ class LimitedSearch(Method):
 def tightest_first(limit_sets: Sequence[dict[str, float]]) -> list[dict[str, float]]:
     """Sets of limits in rising order."""
     return sorted(limit_sets, key=lambda limits: list(limits.values()))
-
-
-def said_limits(limits: Mapping[str, float]) -> str:
-    """``latency_ms 0.35``, for people."""
-    return ", ".join(f"{name} {limit:.3g}" for name, limit in limits.items())
 
 
 def front_of(networks: Sequence[TrainedNetwork], latency_ms: Callable[[TrainedNetwork], float]) -> list[Candidate]:

@@ -38,7 +38,7 @@ from torch import nn
 
 from archwright.costs.clock import MARGIN
 from archwright.costs.device_table import FLOAT, STEP, DeviceTable, TableResult
-from archwright.costs.limits import met
+from archwright.costs.limits import met, said_limits
 from archwright.costs.places import ByPlace, Place, pixels, place_of, said, start_of
 from archwright.costs.tables import LatencyTable
 from archwright.data import ImageData
@@ -58,7 +58,7 @@ from archwright.search.beside import PlainNetwork
 from archwright.search.budget import Pace, steps_within
 from archwright.search.context import Context
 from archwright.search.jobs import measure as accuracy_of
-from archwright.search.limited import PlainSteps, Summary, front_of, said_limits, tightest_first
+from archwright.search.limited import PlainSteps, Summary, front_of, tightest_first
 from archwright.search.method import BY_LIMITS, Stage
 from archwright.search.trained import (
     TrainedNetwork,
@@ -663,7 +663,7 @@ class Around:
             left = [one for one in chosen if (one.place, one.precision) not in held]
             if not chosen:
                 raise InfeasibleError(
-                    f"no network within {dict(limits)} was found at {', '.join(map(said, places))}. "
+                    f"no network within {said_limits(limits)} was found at {', '.join(map(said, places))}. "
                     "Raise the limit, or search on a quieter machine."
                 )
             if not left:

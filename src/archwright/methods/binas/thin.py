@@ -28,7 +28,7 @@ from pydantic import Field, ValidationError
 
 from archwright.costs.clock import MARGIN
 from archwright.costs.device_table import DeviceTable
-from archwright.costs.limits import met
+from archwright.costs.limits import met, said_limits
 from archwright.costs.tables import LatencyTable
 from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.augmentation import Augment
@@ -41,7 +41,7 @@ from archwright.runs.run import ItemLog, Run
 from archwright.search.answer import Beside
 from archwright.search.budget import Pace, step_fit
 from archwright.search.context import Context
-from archwright.search.limited import PlainSteps, Summary, front_of, said_limits, tightest_first
+from archwright.search.limited import PlainSteps, Summary, front_of, tightest_first
 from archwright.search.method import BY_LIMITS, Stage
 from archwright.search.trained import TrainedNetwork, Trainer, networks_of, short_name, slowest_as_good, with_int8
 from archwright.search.values import StageResult
@@ -308,8 +308,9 @@ class Thin:
         passes = found.steps(first, counted[MACS]) * self.recipe.batch_size / images
         often = passes >= SEEN_OFTEN and counted["params"] >= BY_HEART * images
         further = f", {(found.seconds - first) / (limits - 1):.3g} s for each tighter one" if limits > 1 else ""
+        seen = f"{passes:,.0f}" if passes >= 10 else f"{passes:.1f}"
         context.progress.say(
-            f"Plan: {first:.3g} s for the loosest limit's network, about {passes:.3g} passes over the images, in "
+            f"Plan: {first:.3g} s for the loosest limit's network, about {seen} passes over the images, in "
             f"{precision}{further}; {beside:.3g} s for simple things beside."
         )
         return found.model_copy(update={"shifted": often or passes >= ALWAYS_SHIFTED})
