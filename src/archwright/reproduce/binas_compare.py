@@ -209,7 +209,7 @@ def equal_time(plan: Spending, seconds: float, limits: int) -> Spending:
         seconds: of training, all in all.
         limits: answers that they are for.
     """
-    return plan.model_copy(update={"seconds": seconds, "limits": limits, "beside_seconds": 0.0})
+    return plan.model_copy(update={"seconds": seconds, "limits": limits, "beside_seconds": 0.0, "share": 1.0})
 
 
 def limits_of(strategy: Thin) -> list[float]:

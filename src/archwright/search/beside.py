@@ -341,7 +341,8 @@ def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
     seconds = (plain.model_extra or {}).get("seconds")
     after = "" if seconds is None else f" after {seconds:.3g} s of training"
     if plain.accuracy < interval[0]:
-        return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %{after}, in {share:.2f} of its time."
+        its = f"{share:.2f} {'of' if share < 1 else 'times'} its time"
+        return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %{after}, in {its}."
     if (plain.accuracy <= interval[1] or _near(best, plain)) and share < QUICKER:
         its = f"{plain.accuracy:.1f} %{after}, within chance"
         return f"As accurate as the plain network ({its}) in {share:.2f} of its time."

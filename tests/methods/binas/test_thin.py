@@ -120,6 +120,19 @@ def test_trainings_end_sooner_where_the_processor_works_for_others_too(plan_run:
     assert left[0.5] == pytest.approx(max(until - kept, LATE * strategy.spending.seconds), abs=2)
 
 
+def test_networks_are_smaller_where_the_processor_works_for_others_too(tmp_path: Path) -> None:
+    plan = PLAN.model_copy(update={"seconds": 60.0, "step_mega_ms": 20.0, "fewest_steps": FEWEST_STEPS})
+    shares = {
+        share: strategy_of(
+            Run.open(Path(planned_run(tmp_path / f"{share}", SPACE, plan.model_copy(update={"share": share})))),
+            minutes=60.0,
+        )._most_macs
+        for share in (1.0, 0.25)
+    }
+    assert shares[1.0] == plan.most_macs(LOOSEST * 60)
+    assert shares[0.25] == plan.most_macs(LOOSEST * 15) < shares[1.0]
+
+
 def test_limits_share_the_time_equally_where_that_is_asked_for(plan_run: str, tmp_path: Path) -> None:
     found = aw.search(
         "binas",

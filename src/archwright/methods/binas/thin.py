@@ -75,6 +75,8 @@ KEPT_BACK, KEPT_SECONDS = 0.03, 2.0
 """Part of the minutes, and seconds for each limit, that are kept for timing, testing and saving the answers."""
 LEAST_SHARE = 0.2
 """Of the processor's time that this process is thought to get at least, on a machine however busy."""
+BUSY = 0.8
+"""Share of the processor's time up to which it is said how much this process gets."""
 TABLE = 0.03
 """Part of the minutes after which no further round of the latency table is begun."""
 BESIDE = 0.1
@@ -121,6 +123,7 @@ class Spending(StageResult):
         step_mega_ms: more for each million multiply-accumulates of one image.
         shifted: whether training images are shifted, as they are seen often.
         fewest_steps: that an answer should get; networks too large for them are not looked at.
+        share: of these seconds that the processor was working for this process when they were planned.
     """
 
     seconds: float = Field(gt=0)
@@ -132,6 +135,7 @@ class Spending(StageResult):
     step_mega_ms: float = Field(gt=0)
     shifted: bool
     fewest_steps: int = Field(FEWEST_STEPS, ge=1)
+    share: float = Field(1.0, gt=0, le=1)
 
     def step_ms(self, macs: float) -> float:
         """Milliseconds of a training step of a network with so many multiply-accumulates an image."""
@@ -301,17 +305,19 @@ class Thin:
             step_fixed_ms=fixed,
             step_mega_ms=mega,
             shifted=False,
+            share=1.0 if self.options.minutes_of == "processor" else max(pace.share, LEAST_SHARE),
         )
         self._check_time(found, spent + beside + kept)
         first = self._share([1] * limits) * found.seconds
-        images, counted = len(context.task.data.train), self._counted(found, first)
-        passes = found.steps(first, counted[MACS]) * self.recipe.batch_size / images
+        images, counted = len(context.task.data.train), self._counted(found, found.share * first)
+        passes = found.steps(found.share * first, counted[MACS]) * self.recipe.batch_size / images
         often = passes >= SEEN_OFTEN and counted["params"] >= BY_HEART * images
         further = f", {(found.seconds - first) / (limits - 1):.3g} s for each tighter one" if limits > 1 else ""
+        busy = "" if found.share > BUSY else f" This process gets {found.share:.0%} of a processor now."
         seen = f"{passes:,.0f}" if passes >= 10 else f"{passes:.1f}"
         context.progress.say(
             f"Plan: {first:.3g} s for the loosest limit's network, about {seen} passes over the images, in "
-            f"{precision}{further}; {beside:.3g} s for simple things beside."
+            f"{precision}{further}; {beside:.3g} s for simple things beside.{busy}"
         )
         return found.model_copy(update={"shifted": often or passes >= ALWAYS_SHIFTED})
 
@@ -483,7 +489,8 @@ class Thin:
     @property
     def _most_macs(self) -> float:
         """Multiply-accumulates of the largest network that there is time for."""
-        return self.spending.most_macs(self.spending.seconds * (LOOSEST if self.spending.limits > 1 else 1.0))
+        spending = self.spending
+        return spending.most_macs(spending.share * spending.seconds * (LOOSEST if spending.limits > 1 else 1.0))
 
     def _within(self, limits: Limits, problem: StagedProblem) -> str:
         """The most valuable network of ``problem`` within ``limits``, by the table, for which there is time."""
