@@ -15,7 +15,7 @@ MINUTES = 1.0
 found = aw.search("binas", data="digits", minutes=MINUTES, threads=1)
 
 # %% [markdown]
-# One model a limit. Simple things on the same images show what the search is worth.
+# One model a limit. Simple models on the same images show what the search is worth.
 
 # %%
 for one in found.models:

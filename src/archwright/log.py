@@ -1,7 +1,7 @@
 """The logger ``archwright``, for programs: silent until the program gives it, or the root logger, a handler.
 
-INFO is what a person would be shown by a :class:`~archwright.runs.progress.Progress`, WARNING what such a person should
-not miss, DEBUG every event of a run and every bar. The command line shows it with ``--log-level``.
+INFO is what is shown by a :class:`~archwright.runs.progress.Progress`, WARNING what should not be
+missed, DEBUG every event of a run and every bar. The command line shows it with ``--log-level``.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def test_a_clock_before_1970(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time", lambda: -86_400.0)
     run.event("started")
     assert run.events()[-1]["time"] == -86_400.0
-    assert told(run.events()[-1]).endswith("Work begins, on ? CPU thread(s).")
+    assert told(run.events()[-1]).endswith("Work begins, CPU threads: ?.")
 
 
 # --- the program -----------------------------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ def test_people_get_tables(archwright: Any, nb201: CompactTable) -> None:
     assert run.folder.name in archwright("runs", "list").out
     shown = archwright("runs", "show").out
     assert "finished" in shown
+    assert "multiply-accumulates" in shown  # what it found
     assert "evaluations" in shown
 
 

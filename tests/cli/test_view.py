@@ -118,8 +118,8 @@ def test_what_is_known_beside_the_models_is_said(shown: Any) -> None:
     )
     for said in (
         "Files: artifacts/a.safetensors",
-        "Latency: this machine; the space reaches 0.5 to 4 ms.",
-        "Beside it, on the same images: plain network 80.0 % (0.7 ms).",
+        "Latency: this machine; networks of this space take 0.5 to 4 ms.",
+        "To compare, on the same images: plain network 80.0 % (0.7 ms).",
         "Warning: so so.",
         "- Wide stages pay.",
         "Use the best with: archwright predict",

@@ -52,7 +52,18 @@ def test_long_lines_are_thinned_and_keep_their_ends() -> None:
     root = picture(lines("t", {"one": points, "two": points[:2], "empty": []}, "x", "y"))
     drawn = [line.get("points").split() for line in root.findall("polyline")]
     assert [len(one) for one in drawn] == [MOST_POINTS, 2]
-    assert len(root.findall("circle")) == 2
+    assert [one.get("aria-label").partition(":")[0] for one in root.findall("circle")] == ["one", "two", "two"]
+
+
+def test_an_axis_of_accuracies_makes_little_of_little() -> None:
+    root = picture(scatter("t", [Mark(1, 99.6, "a"), Mark(2, 99.7, "b")], "ms", "test accuracy (%)"))
+    low, high = (float(one.get("cy")) for one in root.findall("circle"))
+    assert 0 < low - high < 20  # a tenth of two points, of a picture some 240 high
+    numbers = [float(one.text) for one in root.findall("text") if one.get("text-anchor") == "end"]
+    assert max(numbers) == 100
+    wide = picture(scatter("t", [Mark(1, 50, "a"), Mark(2, 90, "b")], "ms", "test accuracy (%)"))
+    low, high = (float(one.get("cy")) for one in wide.findall("circle"))
+    assert low - high > 200
 
 
 def test_constant_and_single_values_have_axes() -> None:
@@ -65,6 +76,9 @@ def test_bars_are_shares_of_the_most() -> None:
     assert "width:50.0%" in text
     assert "width:100.0%" in text
     assert "<b>" not in text
+    assert "interval" not in text
+    text = bars([("a", 50.0, "50 %", True)], 100.0, [(40.0, 65.0)])
+    assert 'class="interval" style="left:40.0%;width:25.0%"' in text
 
 
 def test_whole_numbers_have_whole_ticks() -> None:

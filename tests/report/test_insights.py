@@ -80,9 +80,9 @@ def test_a_front_of_tried_networks_is_at_their_validation_accuracy(run: Run) -> 
     chosen = tried(1.0, 95.0, architecture="cn_r1_k3_s1_c16", accuracy=93.0, limits={"latency_ms": 2.0})
     text = finished(run, front=[tried(2.0, 90.0), tried(3.0, 94.0)], models=[chosen])
     assert [label.partition(":")[0] for label in labels(text)] == [
-        "2 ms, 90.00 % by validation accuracy",
-        "3 ms, 94.00 % by validation accuracy",
-        "1 ms, 95.00 % by validation accuracy",
+        "2 ms, 90.00 % on validation",
+        "3 ms, 94.00 % on validation",
+        "1 ms, 95.00 % on validation",
     ]
     assert 'class="front"' not in text  # one network beats all others: no line
     text = finished(run, front=[tried(0.5, 90.0), tried(3.0, 97.0)], models=[chosen])
@@ -98,11 +98,11 @@ def test_one_network_is_a_picture_beside_its_limits_and_the_plain_one(run: Run) 
     plain = {"accuracy": 90.0, "validation_accuracy": 91.0, "accuracy_on": "x", "latency_ms": 0.5}
     simple = {"accuracy": 80.0, "validation_accuracy": 81.0, "accuracy_on": "x"}
     text = finished(run, front=[tried], models=models, beside={"plain network": plain, "chance": simple})
-    assert labels(text, "chosen") == ["1.25 ms, 95.00 % by validation accuracy: cn_r1_k3_s1_c8"]
+    assert labels(text, "chosen") == ["1.25 ms, 95.00 % on validation: cn_r1_k3_s1_c8"]
     assert labels(text, "point") == []
-    assert labels(text, "beside") == ["plain network: 0.5 ms, 91.00 % by validation accuracy"]
+    assert labels(text, "beside") == ["plain network: 0.5 ms, 91.00 % on validation"]
     assert re.findall("limit [\\d.]+", text) == ["limit 1.5", "limit 4"]
-    assert "Rings: beside, plain network." in text
+    assert "Ring: plain network, to compare." in text
     assert "<td>90.00\N{NO-BREAK SPACE}%, 0.5\N{NO-BREAK SPACE}ms</td>" in text
     assert "<td>80.00\N{NO-BREAK SPACE}%</td>" in text
     assert "Line:" not in text
@@ -114,11 +114,11 @@ def test_models_without_a_front_are_drawn_by_what_is_limited(run: Run) -> None:
         for n in (1, 2)
     ]
     text = finished(run, models=models)
-    assert labels(text, "chosen") == [f"{10 * n} parameters, 8{n}.00 % as tested: {n}" for n in (1, 2)]
+    assert labels(text, "chosen") == [f"{10 * n} parameters, 8{n}.00 % on test: {n}" for n in (1, 2)]
     assert re.findall("limit [\\d.]+", text) == ["limit 11", "limit 22"]
     (alone,) = (one.model_copy(update={"limits": None}) for one in models[:1])
     assert "accuracy against cost" not in finished(run, best=alone)
-    assert labels(finished(run, best=models[0]), "chosen") == ["10 parameters, 81.00 % as tested: 1"]
+    assert labels(finished(run, best=models[0]), "chosen") == ["10 parameters, 81.00 % on test: 1"]
     unmeasured = [one.model_copy(update={"accuracy": None}) for one in models]
     assert "accuracy against cost" not in finished(run, best=unmeasured[0], models=unmeasured)
 
@@ -128,7 +128,7 @@ def test_an_exact_front_is_as_predicted_and_its_answers_as_tested(run: Run) -> N
     models = [Candidate(architecture="y", latency_ms=1.5, predicted_accuracy=81.0, accuracy=79.0)]
     text = finished(run, front=front, models=models, front_points=1234)
     assert "1,234 networks that no other one beats in both, as predicted" in text
-    assert labels(text, "chosen") == ["1.5 ms, 79.00 % as tested: y"]
+    assert labels(text, "chosen") == ["1.5 ms, 79.00 % on test: y"]
 
 
 def test_networks_of_stages_are_drawn_and_paths_are_short(run: Run) -> None:
@@ -161,3 +161,18 @@ def test_a_thinned_network_shows_what_stays(tmp_path: Path) -> None:
     assert "layer &lt;1&gt;" in text
     assert re.findall(r"<td>(\d+ channels?)</td>", text) == ["5 channels", "1 channel"]
     finished(run, best=Candidate(architecture='{"layer":"x"}', accuracy=90.0))
+
+
+def test_points_are_coloured_by_what_they_differ_in_and_precision_makes_another_network(run: Run) -> None:
+    def tried(latency_ms: float, **changes: object) -> Candidate:
+        known = {"architecture": "cn_r1_k3_s1_c8", "validation_accuracy": 90.0, "precision": "fp32", "image_size": 64}
+        return Candidate(**{**known, "latency_ms": latency_ms, **changes})
+
+    chosen = tried(1.0, precision="int8", accuracy=91.0, limits={"latency_ms": 2.0})
+    text = finished(run, front=[tried(2.0), tried(1.0, precision="int8")], models=[chosen])
+    assert labels(text, "point s0") == ["2 ms, 90.00 % on validation, fp32, 64 px images: cn_r1_k3_s1_c8"]
+    assert labels(text, "chosen s1") == ["1 ms, 90.00 % on validation, int8, 64 px images: cn_r1_k3_s1_c8"]
+    assert "91.0 % on test</text>" in text
+    assert "validation accuracy (%)</text>" in text
+    sizes = finished(run, front=[tried(2.0), tried(1.0, image_size=48)], models=[tried(3.0)])
+    assert re.findall(r'<span class="key s\d"></span>(\d+ px images)', sizes) == ["48 px images", "64 px images"]

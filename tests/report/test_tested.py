@@ -51,7 +51,7 @@ def test_bins_count_every_image_once() -> None:
     assert sum(count for *_, count in binned(found)) == 400
     sure = Outcomes(np.zeros(4, int), np.array([0, 0, 0, 1]), np.ones(4, np.float32))
     assert binned(sure) == [(100.0, 75.0, 4)]
-    assert "too much" in reliability(sure)
+    assert "overconfident" in reliability(sure)
     assert "25.00 %" in reliability(sure)
 
 
@@ -143,4 +143,4 @@ def test_the_page_of_a_folder_shows_where_the_network_errs(tmp_path) -> None:
     assert len(links) == min(MOST_SHOWN, int((~kept.outcomes.right).sum()))
     assert all("/photos/" in link for link in links)
     assert "file://" not in run_page(Run.open(folder), linked=False)
-    assert "as the search saw it" in text  # every tried network is drawn
+    assert "that were tried, in the search" in text  # every tried network is drawn

@@ -8,10 +8,10 @@ from archwright.runs.telling import happened, told
 @pytest.mark.parametrize(
     ("event", "sentence"),
     [
-        ({"kind": "started", "threads": 2}, "Work begins, on 2 CPU thread(s)."),
+        ({"kind": "started", "threads": 2}, "Work begins, CPU threads: 2."),
         ({"kind": "stage", "name": "train", "title": "train the answer"}, "Begins: train the answer."),
         ({"kind": "epoch", "stage": "train", "epoch": 0, "loss": 1.25}, "train: epoch 1, loss 1.25."),
-        ({"kind": "part", "training": "a", "percent": 5.0, "loss": 2}, "a: 5.0 % trained, loss 2."),
+        ({"kind": "part", "training": "a", "percent": 5.0, "loss": 2}, "a: 5 % trained, loss 2."),
         ({"kind": "evaluated", "architecture": "x", "accuracy": 93.25, "unit": "%"}, "x reached 93.25 %."),
         ({"kind": "evaluated", "architecture": "x", "accuracy": -3.5, "unit": ""}, "x reached -3.5."),
         ({"kind": "failed", "architecture": "x", "why": "no memory."}, "x failed: no memory."),

@@ -42,7 +42,7 @@ def test_the_run_keeps_its_plan_with_titles_and_its_data(run: Run) -> None:
     assert run.header["plan"] == [
         {"name": "search", "title": "evaluate architectures"},
         {"name": "train", "title": "train the chosen network"},
-        {"name": "beside", "title": "simple things beside"},
+        {"name": "beside", "title": "simple models to compare"},
         {"name": "answer", "title": "answer"},
     ]
     assert len(run.header["fingerprint"]) == 64

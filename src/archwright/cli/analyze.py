@@ -11,21 +11,25 @@ from archwright.cli.values import OVERWRITE, PATH, TEXT, YES, FiniteRange, refus
 
 @click.command("analyze")
 @click.argument("cell", type=TEXT)
-@click.option("--compare", multiple=True, type=TEXT, help="A further cell beside it; repeatable.")
-@click.option(
-    "--data", type=TEXT, default="digits", show_default=True, help="Images of the scores and of the training."
-)
-@click.option("--image-size", type=click.IntRange(4, 512), help="Side images are resized to.")
-@click.option("--epochs", type=click.IntRange(0, 1000), default=4, show_default=True, help="Of training; 0: none.")
-@click.option("--images", type=click.IntRange(80, 10_000_000), default=1000, show_default=True, help="Trained on.")
+@click.option("--compare", multiple=True, type=TEXT, help="Another cell to compare with; repeatable.")
+@click.option("--data", type=TEXT, default="digits", show_default=True, help="Images for the scores and the training.")
+@click.option("--image-size", type=click.IntRange(4, 512), help="Image size in pixels.")
+@click.option("--epochs", type=click.IntRange(0, 1000), default=4, show_default=True, help="Training epochs; 0: none.")
+@click.option("--images", type=click.IntRange(80, 10_000_000), default=1000, show_default=True, help="Training images.")
 @click.option(
     "--lr", type=FiniteRange(0, 10, min_open=True), default=0.025, show_default=True, help="Learning rate at the start."
 )
-@click.option("--channels", type=click.IntRange(4, 256), default=8, show_default=True, help="Of the small network.")
-@click.option("--cells", type=click.IntRange(3, 100), default=5, show_default=True, help="Of the small network.")
-@click.option("--grid", type=click.IntRange(2, 201), default=15, show_default=True, help="Points a side: landscape.")
-@click.option("--variance-grid", type=click.IntRange(2, 51), default=5, show_default=True, help="Gradient variance.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Of all that is drawn.")
+@click.option(
+    "--channels", type=click.IntRange(4, 256), default=8, show_default=True, help="Channels of the small network."
+)
+@click.option("--cells", type=click.IntRange(3, 100), default=5, show_default=True, help="Cells of the small network.")
+@click.option(
+    "--grid", type=click.IntRange(2, 201), default=15, show_default=True, help="Points a side of the landscape."
+)
+@click.option(
+    "--variance-grid", type=click.IntRange(2, 51), default=5, show_default=True, help="The same for gradient variance."
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, show_default=True, help="Random seed.")
 @click.option("--out", type=PATH, help="The page; CELL.html here if not given.")
 @OVERWRITE
 @YES

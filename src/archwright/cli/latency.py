@@ -32,16 +32,21 @@ CHOICE_1_3 = click.Choice(["1", "3"])
     type=TEXT,
     default="compact",
     show_default=True,
-    help="Whose blocks; mbconv for --plan paper, or model:FILE.py:OBJECT.",
+    help="Space whose blocks are timed; mbconv for --plan paper, or model:FILE.py:OBJECT.",
 )
 @click.option("--data", type=TEXT, help="Take image size, channels and classes from these data, as a search does.")
-@click.option("--image-size", type=PIXELS, help="Without --data: side of the images. [default: 32]")
-@click.option("--image-channels", type=CHOICE_1_3, help="Without --data. [default: 3]")
-@click.option("--classes", type=CLASSES, help="Without --data. [default: 10]")
+@click.option("--image-size", type=PIXELS, help="Without --data: image size in pixels. [default: 32]")
+@click.option("--image-channels", type=CHOICE_1_3, help="Without --data: 1 (grey) or 3. [default: 3]")
+@click.option("--classes", type=CLASSES, help="Without --data: number of classes. [default: 10]")
 @click.option(
-    "--scale", "preset", type=TEXT, default="small", show_default=True, help="Preset, as --scale of a search."
+    "--scale",
+    "preset",
+    type=TEXT,
+    default="small",
+    show_default=True,
+    help="Size of the networks, as --scale of a search.",
 )
-@click.option("--width", type=WIDTH, help="Multiplies all widths, instead of the preset's.")
+@click.option("--width", type=WIDTH, help="Factor on all widths, instead of the scale's.")
 @click.option(
     "--backend",
     default="eager",
@@ -52,19 +57,23 @@ CHOICE_1_3 = click.Choice(["1", "3"])
 @click.option(
     "--device", type=TEXT, default="cpu", show_default=True, help="What runs the eager back end: cpu, cuda or mps."
 )
-@click.option("--threads", type=THREADS, default=1, show_default=True, help="Of the back end.")
+@click.option("--threads", type=THREADS, default=1, show_default=True, help="CPU threads of the back end.")
 @click.option("--batch", type=BATCH, default=1, show_default=True, help="Images a call.")
 @click.option(
     "--dtype",
     default="float32",
     show_default=True,
     type=click.Choice(["float32", "bfloat16", "float16"]),
-    help="Of weights and images; ONNX Runtime takes float32 only.",
+    help="Number type of weights and images; float32 with ONNX Runtime.",
 )
-@click.option("--warm-up", type=COUNT_OR_NONE, default=10, show_default=True, help="Calls a round that do not count.")
-@click.option("--repeats", type=COUNT, default=50, show_default=True, help="Calls; those of the quickest round count.")
-@click.option("--networks", type=NETWORKS, default=20, show_default=True, help="Random ones that the fit takes.")
-@click.option("--validation-networks", type=COUNT_OR_NONE, default=0, show_default=True, help="Others it is tried on.")
+@click.option(
+    "--warm-up", type=COUNT_OR_NONE, default=10, show_default=True, help="Calls before each round that do not count."
+)
+@click.option("--repeats", type=COUNT, default=50, show_default=True, help="Timed calls; the quickest round counts.")
+@click.option("--networks", type=NETWORKS, default=20, show_default=True, help="Whole networks that correct the sums.")
+@click.option(
+    "--validation-networks", type=COUNT_OR_NONE, default=0, show_default=True, help="Further ones to check it on."
+)
 @click.option("--out", type=PATH, help="Where to write the table; default: in the runs folder.")
 @OVERWRITE
 @YES
@@ -136,7 +145,8 @@ def latency_command(
 
         print_json(result)
         return
-    click.echo(f"{table.provenance.device}, {backend}, {threads} thread(s), batch {batch}: {len(table.entries)} parts.")
+    many = f"{threads} thread{'s' * (threads != 1)}"
+    click.echo(f"{table.provenance.device}, {backend}, {many}, batch {batch}: {len(table.entries)} parts.")
     click.echo(f"Networks of the space take {lightest:.3g} ms (lightest) to {heaviest:.3g} ms (heaviest).")
     slope, intercept = correction.slope, correction.intercept_ms
     click.echo(f"Whole networks take {slope:.3f} times the sum of their parts {intercept:+.3f} ms.")

@@ -11,12 +11,12 @@ from archwright.cli.values import COUNT, WORKERS
 
 @click.command("reproduce", epilog="Example: archwright reproduce thesis-7.3")
 @click.argument("name", metavar="ID", required=False)
-@click.option("--seeds", type=COUNT, help="Seeds or draws instead of the table's own number.")
+@click.option("--seeds", type=COUNT, help="Number of seeds or draws, instead of the table's own.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")
-@click.option("--only", help="One part of a reproduction of several (the binas-... comparisons, own-network, thin).")
-@click.option("--architectures", type=COUNT, help="So many of a table's (proxies-201, proxies-darts); all by default.")
+@click.option("--only", help="One part alone (of the binas-... comparisons, own-network, thin).")
+@click.option("--architectures", type=COUNT, help="Networks to take (proxies-201, proxies-darts); all by default.")
 @click.option("--coverage", is_flag=True, help="Every table, figure and theorem of the texts, and what came out.")
-@click.option("--workers", type=WORKERS, default=2, show_default=True, help="Processes.")
+@click.option("--workers", type=WORKERS, default=2, show_default=True, help="Processes that work at once.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object as the last line of stdout.")
 def reproduce_command(
     name: str | None,

@@ -29,7 +29,7 @@ MOST_CHARACTERS = 100_000_000
     help="Your own network instead: MODULE:FUNCTION or FILE.py:FUNCTION, imported and called with what it takes of "
     "classes, image_size, image_channels; returns a module or a dict of modules. Repeatable.",
 )
-@click.option("--space", type=TEXT, default="nasbench201", show_default=True, help="Their space.")
+@click.option("--space", type=TEXT, default="nasbench201", show_default=True, help="Space of the architectures.")
 @click.option(
     "--metrics",
     type=TEXT,
@@ -37,17 +37,17 @@ MOST_CHARACTERS = 100_000_000
     show_default=True,
     help="Comma-separated; see: archwright proxies.",
 )
-@click.option("--data", type=TEXT, default="digits", show_default=True, help="Images of the mini-batch.")
-@click.option("--channels", type=CHANNELS, default=4, show_default=True, help="Of the small network that is scored.")
+@click.option("--data", type=TEXT, default="digits", show_default=True, help="Images that a score is computed on.")
+@click.option("--channels", type=CHANNELS, default=4, show_default=True, help="Channels of the network that is scored.")
 @click.option(
     "--cells",
     type=CELLS,
     default=3,
     show_default=True,
-    help="Of that network (per stage, or in total).",
+    help="Cells of that network (a stage, or in all).",
 )
-@click.option("--image-size", type=PIXELS, help="Images are averaged down to this; 8, of --network the data's own.")
-@click.option("--batch-size", type=BATCH, default=64, show_default=True, help="Images of a draw.")
+@click.option("--image-size", type=PIXELS, help="Image size in pixels. [default: 8; with --network that of the data]")
+@click.option("--batch-size", type=BATCH, default=64, show_default=True, help="Images of a batch.")
 @click.option(
     "--initialisation",
     default="lecun",
@@ -62,8 +62,10 @@ MOST_CHARACTERS = 100_000_000
     type=click.Choice(["contracted", "exact"]),
     help="Tangent kernel behind trace, kappa and knas.",
 )
-@click.option("--replicates", type=COUNT, default=1, show_default=True, help="Draws that a score averages.")
-@click.option("--seed", type=SEED, default=0, show_default=True, help="Of the draws.")
+@click.option(
+    "--replicates", type=COUNT, default=1, show_default=True, help="Draws of weights and images that a score averages."
+)
+@click.option("--seed", type=SEED, default=0, show_default=True, help="Random seed.")
 @click.option("--executor", type=TEXT, default="here", show_default=True, help="here, processes or ray.")
 @click.option("--workers", type=WORKERS, default=1, show_default=True, help="Processes of the executor.")
 @click.option("--address", type=TEXT, help="HOST:PORT of a Ray cluster.")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from archwright.cli.view import show_found
 from archwright.runs.index import Listed
 from archwright.runs.lock import holder
 from archwright.runs.run import Run, resume_command
 from archwright.runs.telling import told
+from archwright.search.answer import Answer
 from archwright.search.values import OWN_FUNCTION
 from archwright.terminal import say, show_table
 
@@ -38,7 +40,7 @@ def _accuracy(run: Listed) -> str:
 
 
 def show_run(run: Run) -> None:
-    """Configuration, stages and last events of one run."""
+    """Configuration, stages and last events of one run, and what it found."""
     (events, total), status = run.last_events(MOST_EVENTS), run.status()
     say(f"{run.folder}: {status}")
     show_table(
@@ -58,3 +60,5 @@ def show_run(run: Run) -> None:
         say(f"{'In use' if status == 'running' else 'Left behind'} by {worker}.")
     if status == "stopped":
         say(f"Continue with: {resume_command(run.folder)}")
+    if status == "finished":
+        show_found(Answer.read(run.folder))

@@ -92,6 +92,6 @@ PORT = click.IntRange(0, 65535)
 COUNT = click.IntRange(1, MOST_COUNT)
 COUNT_OR_NONE = click.IntRange(0, MOST_COUNT)
 RANKS_HELP = "Processes on this machine that train one network together; a divisor of --shards. The answer is the same."
-YES_HELP = "Begin also what takes days, or most of the memory."
+YES_HELP = "Start even what takes days or most of the memory."
 YES = click.option("--yes", is_flag=True, help=YES_HELP)
 OVERWRITE = click.option("--overwrite", is_flag=True, help="Replace a file there that this command did not write.")

@@ -40,11 +40,16 @@ def show_answer(answer: Answer, as_json: bool) -> None:
     if as_json:
         print_json(answer.to_json())
         return
+    show_found(answer)
+    say(report)
+
+
+def show_found(answer: Answer) -> None:
+    """Print what a search found, for people."""
     if answer.models:
         _show_models(answer)
     else:
         _show_best(answer)
-    say(report)
 
 
 def _written_report(answer: Answer) -> str:
@@ -85,7 +90,7 @@ def _show_best(answer: Answer) -> None:
     show_table(("", ""), rows, title=_title(answer))
     _show_front(answer)
     beside = ", ".join(_beside(name, one) for name, one in answer.beside.items())
-    for text in (f"Beside it, on the same images: {beside}." if beside else "", answer.verdict):
+    for text in (f"To compare, on the same images: {beside}." if beside else "", answer.verdict):
         if text:
             say(text)
     _say_all(answer.insights)
@@ -102,7 +107,7 @@ def _show_front(answer: Answer) -> None:
     if front:
         names = list(front[0].objectives or {})
         rows = [[*(f"{(one.objectives or {})[name]:.6g}" for name in names), one.architecture] for one in front]
-        show_table((*names, "architecture"), rows[:MOST_ROWS], title=f"the front: {len(front)} that no other one beats")
+        show_table((*names, "architecture"), rows[:MOST_ROWS], title=f"the front: {len(front)} that no other beats")
 
 
 def _show_models(answer: Answer) -> None:
@@ -117,7 +122,7 @@ def _show_models(answer: Answer) -> None:
         model_note(answer),
         f"Files: {files}" if files else "",
         _latency(answer),
-        f"Beside it, on the same images: {beside}." if beside else "",
+        f"To compare, on the same images: {beside}." if beside else "",
         answer.verdict,
     ):
         if text:
@@ -139,10 +144,10 @@ def _say_all(sentences: Sequence[str]) -> None:
 
 
 def _latency(answer: Answer) -> str:
-    """What latencies are of and which ones there are, as far as the method says so."""
+    """The device of the latencies, and the range that the space has, as far as the method says so."""
     parts = [answer.latency_on] if answer.latency_on else []
     if answer.reachable_ms is not None:
-        parts.append("the space reaches {:.3g} to {:.3g} ms".format(*answer.reachable_ms))
+        parts.append("networks of this space take {:.3g} to {:.3g} ms".format(*answer.reachable_ms))
     return f"Latency: {'; '.join(parts)}." if parts else ""
 
 
@@ -158,7 +163,7 @@ def show_times(found: Sequence[TimedAgain]) -> None:
         rows.append((f"{one.limit_ms:.3g} ms", f"{times} ms", "yes" if one.within else "no", one.architecture))
     show_table(("limit", "median, each time", "within", "network"), rows)
     if not all(one.within for one in found):
-        say("Over a limit: is the machine quiet? Choose anew by times of now: archwright runs resume RUN --remeasure")
+        say("Over a limit: is the machine quiet? To choose again by new times: archwright runs resume RUN --remeasure")
 
 
 def show_predictions(predictions: Sequence[Prediction]) -> None:

@@ -98,7 +98,7 @@ class TableResult(StageResult):
 
     Attributes:
         least_ms: of the quickest network; ``most_ms`` of the slowest one.
-        device: what the latencies are of, for people.
+        device: whose latencies these are, in words.
         busy: whether the machine was too busy to time.
         chosen_limits_ms: latency limits of a search that was given none.
         sizes: places that are searched, the smallest image size first.
@@ -340,10 +340,10 @@ class DeviceTable:
             if any(self._in_gap(place, sizes, table, limit) for table in tables.values() for limit in limits):
                 sizes += self._added(place, sizes, tables, max(limits), errors)
         if errors:
-            said_errors = f"{100 * min(errors):+.0f} to {100 * max(errors):+.0f} %"
+            more, said_errors = len(sizes) - len(measured), f"{100 * min(errors):+.0f} to {100 * max(errors):+.0f} %"
             self.place.progress.say(
-                f"Latencies of {len(sizes) - len(measured)} more sizes are interpolated: whole networks took "
-                f"{said_errors} beside that, which is corrected."
+                f"Latencies at {more} more image size{'s' * (more != 1)} are interpolated; timed networks differ by "
+                f"{said_errors}, which is corrected."
             )
         worth = [place for place in sizes if place == sizes[0] or self._reachable(place, tables, max(limits))]
         return sorted(worth, key=lambda place: (pixels(place), list(self.spaces).index(place)))

@@ -18,6 +18,10 @@ SERIES = 6
 """Different colours; further series begin anew."""
 MOST_POINTS = 400
 """Points of one line that are drawn; more are thinned out evenly."""
+FEW_POINTS = 12
+"""Points of one line up to which each of them has a dot."""
+LEAST_SPAN = 2.0
+"""Percentage points that an axis of accuracies shows at least: a tenth of a point is not to look like much."""
 
 
 class Mark(NamedTuple):
@@ -63,7 +67,9 @@ class _Axes:
         self.whole = all(float(x).is_integer() for x in xs)
         self.y_low, self.y_high = _range(ys)
         if y_label.endswith("(%)") and max(ys) <= 100:
-            self.y_high = min(self.y_high, 100.0)  # there is no more than all
+            missing = max(0.0, LEAST_SPAN - (self.y_high - self.y_low))
+            self.y_high = min(self.y_high + missing / 2, 100.0)  # there is no more than all
+            self.y_low = min(self.y_low, self.y_high - LEAST_SPAN)
 
     def x(self, value: float) -> float:
         return LEFT + (value - self.x_low) / (self.x_high - self.x_low) * (WIDTH - LEFT - RIGHT)
@@ -199,10 +205,12 @@ def lines(
         said = f"{name}: {last[1]:.4g} at {last[0]:g}"
         ends.append(said)
         body += f'<polyline class="line s{number % SERIES}" points="{way}"><title>{escape(said)}</title></polyline>'
-        body += (
-            f'<circle class="end s{number % SERIES}" role="img" tabindex="0" cx="{axes.x(last[0]):.1f}" '
-            f'cy="{axes.y(last[1]):.1f}" r="3.5" aria-label="{escape(said)}"><title>{escape(said)}</title></circle>'
-        )
+        for x, y in points if len(points) <= FEW_POINTS else [last]:
+            said = f"{name}: {y:.4g} at {x:.4g}"
+            body += (
+                f'<circle class="end s{number % SERIES}" role="img" tabindex="0" cx="{axes.x(x):.1f}" '
+                f'cy="{axes.y(y):.1f}" r="3.5" aria-label="{escape(said)}"><title>{escape(said)}</title></circle>'
+            )
     return _svg(f"{title}: {y_label} by {x_label}; {'; '.join(ends)}", body) + _legend(list(shown))
 
 
@@ -220,22 +228,32 @@ def _legend(names: Sequence[str]) -> str:
     return f'<ul class="legend">{items}</ul>'
 
 
-def bars(rows: Sequence[tuple[str, float, str, bool]], most: float) -> str:
+def bars(
+    rows: Sequence[tuple[str, float, str, bool]], most: float, intervals: Sequence[tuple[float, float]] = ()
+) -> str:
     """A table with a bar in each row.
 
     Args:
         rows: (name, value, text, chosen); the text is shown behind the bar.
         most: the value of a bar of full length.
+        intervals: of each row's value, drawn as a thin line across the end of its bar; none by default.
     """
     lines_ = []
-    for name, value, text, chosen in rows:
-        share = 100 * max(0.0, min(1.0, value / most)) if most > 0 else 0.0
+    for number, (name, value, text, chosen) in enumerate(rows):
         kind = "bar chosen-bar" if chosen else "bar"
+        cell = f'<span class="{kind}" style="width:{_share(value, most):.1f}%"></span>'
+        if intervals:
+            low, high = (_share(end, most) for end in intervals[number])
+            cell += f'<span class="interval" style="left:{low:.1f}%;width:{high - low:.1f}%"></span>'
         lines_.append(
-            f'<tr><th scope="row">{escape(name)}</th><td class="barcell">'
-            f'<span class="{kind}" style="width:{share:.1f}%"></span></td><td>{escape(text)}</td></tr>'
+            f'<tr><th scope="row">{escape(name)}</th><td class="barcell">{cell}</td><td>{escape(text)}</td></tr>'
         )
     return f'<table class="bars"><tbody>{"".join(lines_)}</tbody></table>'
+
+
+def _share(value: float, most: float) -> float:
+    """Percent of the full length."""
+    return 100 * max(0.0, min(1.0, value / most)) if most > 0 else 0.0
 
 
 def signed_bars(rows: Sequence[tuple[str, float]]) -> str:

@@ -80,6 +80,10 @@ def _image_size(one: Candidate, _best: Candidate) -> str:
     return "" if one.image_size is None else f"{one.image_size} px"
 
 
+def _precision(one: Candidate, _best: Candidate) -> str:
+    return one.precision or ""
+
+
 def _parameters(one: Candidate, _best: Candidate) -> str:
     return "" if one.params is None else f"{one.params:,}"
 
@@ -88,10 +92,11 @@ COLUMNS = (
     Column("limit", "what the network was asked to keep to", _limits),
     Column("test accuracy", "on the test part, with its 95 % interval; a star: the best on validation", _accuracy),
     Column("measured", "median time of one image through the whole network on this machine", _measured),
-    Column("90 % in", "what nine of ten such times are below", _at_most),
+    Column("90 % below", "nine of ten of these times are below it", _at_most),
     Column("predicted", "its latency by the table of blocks, where it was not measured", _predicted),
-    Column("images", "pixels a side of the images that it sees, where models may differ in it", _image_size),
-    Column("parameters", "numbers that were learnt", _parameters),
+    Column("images", "side of its input images in pixels, where models differ in it", _image_size),
+    Column("precision", "fp32 or int8, where both were searched", _precision),
+    Column("parameters", "numbers that were learned", _parameters),
 )
 """All of them, in their order: what is shown of every model is changed here."""
 
@@ -107,5 +112,5 @@ def model_note(answer: Answer) -> str:
     """What the accuracies of the table are; empty where there are none."""
     best = answer.best
     star = "* best on validation. " if best.accuracy is not None and best in answer.models else ""
-    interval = "Accuracies have their 95 % interval" if best.accuracy_interval else "Accuracies are as measured"
-    return f"{star}{interval}; they are on {best.accuracy_on}." if best.accuracy_on else star.strip()
+    interval = ", with 95 % intervals" if best.accuracy_interval else ""
+    return f"{star}Accuracies on {best.accuracy_on}{interval}." if best.accuracy_on else star.strip()

@@ -18,16 +18,22 @@ from archwright.search.values import OWN_FUNCTION
 COSTS = ("latency_ms", "params", "macs", "memory_bytes")
 """What networks may be placed by, those with a limit before the others."""
 HEIGHTS = {
-    "accuracy": "as tested",
+    "accuracy": "on test",
     "predicted_accuracy": "as predicted (the front is exact for the predictor)",
-    "validation_accuracy": "by validation accuracy",
-    "search_accuracy": "as the search saw it",
+    "validation_accuracy": "on validation",
+    "search_accuracy": "in the search",
 }
 """What accuracies may be, the best known first, and how the page says so."""
+AXES = {
+    "accuracy": "test accuracy (%)",
+    "predicted_accuracy": "predicted accuracy (%)",
+    "validation_accuracy": "validation accuracy (%)",
+}
+"""What the axis of accuracies is called."""
 TRIED = ("validation_accuracy", "search_accuracy")
 """Heights of networks that were tried on the way to the answer."""
 COLOURED = {"precision": "", "image_size": " px images"}
-"""What points are coloured by, where they differ in it, and what is said behind it."""
+"""What points are coloured by, the first in which they differ, and what is said behind it."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +95,13 @@ def front_of(answer: Answer, tried: Sequence[Candidate] = ()) -> Front | None:
         return None
     way = undominated([*points, *chosen] if height == chosen_height else points)
     notes = [_front_note(answer, height, len(points), len(way))]
-    notes += [f"Large: {'the chosen network' + 's' * (len(chosen) > 1)}, {HEIGHTS[chosen_height]}."] if chosen else []
-    notes += [f"Rings: beside, {' and '.join(mark.title.partition(':')[0] for mark in beside)}."] if beside else []
-    return Front(marks, way, limits, cost_label(axis), height_label(answer), [one for one in notes if one])
+    many = "s" * (len(chosen) > 1)
+    notes += [f"Large point{many}: the chosen network{many}, {HEIGHTS[chosen_height]}."] if chosen else []
+    notes += [f"Ring: {' and '.join(mark.title.partition(':')[0] for mark in beside)}, to compare."] if beside else []
+    label = height_label(answer)
+    if label == height_label(None) and (height == chosen_height or not chosen):
+        label = AXES.get(height, label)
+    return Front(marks, way, limits, cost_label(axis), label, [one for one in notes if one])
 
 
 def objectives_chart(answer: Answer, tried: Sequence[Candidate]) -> str:
@@ -113,15 +123,17 @@ def objectives_chart(answer: Answer, tried: Sequence[Candidate]) -> str:
             said = ", ".join(f"{name} {known[name]:.6g}" for name in names)
             kind: Literal["point", "chosen"] = "chosen" if one.architecture in best else "point"
             marks.append(Mark(known[second], known[first], f"{said}: {one.architecture}", kind))
-    note = f"{len(answer.front):,} of {len(marks):,} evaluated that no other one beats in all objectives."
-    return (
-        f'{scatter("objectives", marks, second, first)}<p class="soft">{escape("Large: " + note)}</p>' if marks else ""
-    )
+    if not marks:
+        return ""
+    best_of = f"{len(answer.front):,} of {len(marks):,}"
+    note = f"Large points: the front, {best_of} architectures that no other one beats in all objectives."
+    return f'{scatter("objectives", marks, second, first)}<p class="soft">{escape(note)}</p>'
 
 
-def height_label(answer: Answer) -> str:
+def height_label(answer: Answer | None) -> str:
     """What the other axis is called: a score of the user's own has no unit that we know."""
-    return "score" if answer.best.accuracy_on == OWN_FUNCTION else "accuracy (%)"
+    own = answer is not None and answer.best.accuracy_on == OWN_FUNCTION
+    return "score" if own else "accuracy (%)"
 
 
 def _marks(
@@ -132,7 +144,8 @@ def _marks(
     A network that was chosen is no point of its own where both have the same height: it has one mark, at one cost.
     """
     known = [one for one in models if getattr(one, chosen_height) is not None]
-    chosen = list(dict.fromkeys(_mark(one, one.architecture, axis, chosen_height, "chosen") for one in known))
+    field = _colouring([*small, *known])
+    chosen = list(dict.fromkeys(_mark(one, one.architecture, axis, chosen_height, "chosen", field) for one in known))
     answers = {_network(one) for one in known} if height == chosen_height else set()
     points = [one for one in small if _network(one) not in answers]
     beside = [
@@ -140,14 +153,19 @@ def _marks(
         for name, one in answer.beside.items()
         if getattr(one, axis, None) is not None and getattr(one, chosen_height, None) is not None
     ]
-    return [_mark(one, one.architecture, axis, height, "point") for one in points], chosen, beside
+    return [_mark(one, one.architecture, axis, height, "point", field) for one in points], chosen, beside
+
+
+def _colouring(candidates: Sequence[Candidate]) -> str:
+    """The first field of :data:`COLOURED` in which ``candidates`` differ; empty where they differ in none."""
+    return next((name for name in COLOURED if len({getattr(one, name) for one in candidates}) > 1), "")
 
 
 def _front_note(answer: Answer, height: str, drawn: int, steps: int) -> str:
     """What the small points and the line are."""
     if height in TRIED:
         small = f"Small points: the other networks that were tried, {HEIGHTS[height]}." if drawn else ""
-        return small + " Line: what none of all these beats." * (steps > 1)
+        return small + " Line: the front; no other network is both cheaper and better." * (steps > 1)
     if not answer.front:
         return ""
     points = answer.front_points or len(answer.front)
@@ -179,17 +197,24 @@ def has_all(candidates: Sequence[Candidate], name: str) -> bool:
     return bool(candidates) and all(getattr(one, name) is not None for one in candidates)
 
 
-def _network(one: Candidate) -> tuple[str, int | None]:
+def _network(one: Candidate) -> tuple[str, int | None, str | None]:
     """What makes a candidate another network."""
-    return one.architecture, one.image_size
+    return one.architecture, one.image_size, one.precision
 
 
 def _mark(
-    one: Candidate | Beside, name: str, axis: str, height: str, kind: Literal["point", "beside", "chosen"]
+    one: Candidate | Beside,
+    name: str,
+    axis: str,
+    height: str,
+    kind: Literal["point", "beside", "chosen"],
+    field: str = "",
 ) -> Mark:
     x, y = float(getattr(one, axis)), float(getattr(one, height))
     own = OWN_FUNCTION in (getattr(one, "accuracy_on", None), getattr(one, "search_accuracy_on", None))
     said = f"{x:,.4g} {RESOURCES[axis].unit}, " + (f"a score of {y:.6g}" if own else f"{y:.2f} % {HEIGHTS[height]}")
-    group = next((f"{value}{unit}" for field, unit in COLOURED.items() if (value := getattr(one, field, None))), "")
-    title = f"{name}: {said}" if kind == "beside" else f"{said}: {name}"
-    return Mark(x, y, title, kind, group if kind != "beside" else "")
+    known = [f"{value}{unit}" for key, unit in COLOURED.items() if (value := getattr(one, key, None)) is not None]
+    title = f"{name}: {said}" if kind == "beside" else f"{', '.join([said, *known])}: {name}"
+    group = f"{value}{COLOURED[field]}" if field and (value := getattr(one, field, None)) is not None else ""
+    tested = kind == "chosen" and height != "accuracy" and one.accuracy is not None and not own
+    return Mark(x, y, title, kind, group, f"{one.accuracy:.1f} % on test" if tested else "")

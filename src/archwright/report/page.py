@@ -20,12 +20,12 @@ from archwright.analysis.drawing_choices import draw_choices
 from archwright.analysis.drawing_stages import draw_stages
 from archwright.costs.limits import RESOURCES
 from archwright.errors import ArchwrightError
-from archwright.references import DataRef, SpaceRef
+from archwright.references import SpaceRef
 from archwright.report.charts import SERIES, bars, lines
 from archwright.report.columns import accuracy_text, latency_text, limits_text, model_note, model_table, reasons
 from archwright.report.front import front_chart, objectives_chart
 from archwright.report.insights import insights
-from archwright.report.parts import REPORT, duration, section, table, unbroken
+from archwright.report.parts import REPORT, duration, section, source_of, table, unbroken
 from archwright.report.story import Reader, Story
 from archwright.report.style import page
 from archwright.report.tested import errors_of
@@ -81,11 +81,11 @@ def run_page(run: Run, story: Story | None = None, linked: bool = True) -> str:
     if answer is not None:
         parts += [
             _models(answer),
+            section("Objectives", objectives_chart(answer, read_tried(run.folder)) + _front_table(answer)),
+            section("Accuracy and cost", _priced(answer, run)),
             _members(answer),
             _beside(answer),
             _use(run, answer),
-            section("Objectives", objectives_chart(answer, read_tried(run.folder)) + _front_table(answer)),
-            section("The front" if answer.front else "Accuracy and cost", _priced(answer, run)),
             *(section(name, body) for name, body in errors_of(run, answer.best.model, linked)),
             _drawing(run, answer),
         ]
@@ -102,8 +102,7 @@ def run_page(run: Run, story: Story | None = None, linked: bool = True) -> str:
 
 def title_of(asked: Mapping[str, Json]) -> str:
     """What was asked, in a few words; of a path the last part."""
-    source = DataRef.parse(str(asked.get("data") or asked.get("benchmark") or ""))
-    shown = str(source if source.path is None else DataRef(source.kind, source.path.name))
+    shown = source_of(asked)
     return f"{asked['method']} on {asked['space']}" + (f", {shown}" if shown else "") + f", seed {asked['seed']}"
 
 
@@ -242,9 +241,9 @@ def _beside(answer: Answer) -> str:
         return ""
     every: dict[str, Candidate | Beside] = {"this answer": answer.best, **answer.beside}
     rows = [(name, one.accuracy or 0.0, _how_good(one), one is answer.best) for name, one in every.items()]
-    simple = "Simple things, learnt from the same images."
+    simple = "Simple models, trained and tested on the same images."
     note = f'<p class="soft">{simple if CHANCE in answer.beside else "On the same images."}</p>'
-    return section("Beside it", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
+    return section("Compared with", bars(sorted(rows, key=lambda row: -row[1]), 100.0) + note)
 
 
 def _use(run: Run, answer: Answer) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+
+from archwright.references import DataRef
+from archwright.runs.files import Json
 
 REPORT = "report.html"
 """The page of a run, in its folder."""
@@ -25,6 +28,16 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f'<th scope="col">{escape(name)}</th>' for name in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="wide"><table class="rows"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def source_of(asked: Mapping[str, Json]) -> str:
+    """The images or the table that a search saw; of a path the last part.
+
+    Args:
+        asked: the settings of the search.
+    """
+    source = DataRef.parse(str(asked.get("data") or asked.get("benchmark") or ""))
+    return str(source if source.path is None else DataRef(source.kind, source.path.name))
 
 
 def unbroken(text: str) -> str:

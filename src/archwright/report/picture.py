@@ -9,6 +9,7 @@ from archwright.errors import InputError
 from archwright.paths import check_output
 from archwright.report.charts import Mark
 from archwright.report.front import Front, front_of
+from archwright.report.parts import source_of
 from archwright.runs.files import save_figure
 from archwright.runs.run import Run
 from archwright.search.answer import Answer
@@ -20,10 +21,8 @@ MARK = "Archwright runs plot"
 """What every picture of ours says there."""
 COLOURS = ("#2f6fde", "#d9822b", "#2a9d6f", "#9b51c9", "#c0392b", "#5c6b7a")
 """Of groups of points, in the order in which they come."""
-LEAST_POINTS = 1.0
-"""Points of accuracy that are shown below and above the networks."""
-MOST_SHOWN = 100.3
-"""Percent: a little room above all."""
+LEAST_POINTS, ROOM = 1.0, 0.06
+"""What is left free below the networks: points of accuracy at least, and a part of what they span."""
 WIDTH, HEIGHT, DOTS = 7.2, 3.6, 150
 """Inches, and dots an inch."""
 
@@ -53,7 +52,8 @@ def draw_front(folder: Path, path: Path, overwrite: bool = False) -> Path:
         raise InputError("a search whose networks have a cost and an accuracy", f"{folder}, whose networks lack one")
     figure, axis = plt.subplots(figsize=(WIDTH, HEIGHT))
     _draw(axis, found)
-    axis.set_title(f"{answer.method} on {answer.data}: {answer.latency_on or answer.space}", fontsize=9)
+    title = f"{answer.method} on {source_of(run.configuration)}"
+    axis.set_title(f"{title}\n{answer.latency_on}" if answer.latency_on else title, fontsize=8, loc="left")
     figure.tight_layout()
     save_figure(figure, path, DOTS, {WRITER[path.suffix]: MARK})
     plt.close(figure)
@@ -65,7 +65,7 @@ def _draw(axis: Any, found: Front) -> None:
     for limit in found.limits:
         axis.axvline(limit, color="#9aa4af", linestyle="--", linewidth=0.9)
         place = {"xycoords": ("data", "axes fraction"), "rotation": 90, **_beside(-2, "right")}
-        axis.annotate(f"limit {limit:.4g}", (limit, 0.0), **place)
+        axis.annotate(f"limit {limit:.4g}", (limit, 0.02), **place)
     if len(found.way) > 1:
         axis.step(*zip(*found.way, strict=True), where="post", color="#9aa4af", linewidth=1.2)
     groups = list(dict.fromkeys(mark.group for mark in found.marks if mark.kind != "beside"))
@@ -83,17 +83,21 @@ def _draw(axis: Any, found: Front) -> None:
         axis.annotate(mark.title.partition(":")[0], (mark.x, mark.y), **side)
     for mark in found.marks:
         if mark.kind == "chosen":
-            axis.annotate(f"{mark.y:.1f} %" if "%" in found.y_label else f"{mark.y:.4g}", (mark.x, mark.y), **_above())
+            said = mark.label or (f"{mark.y:.1f} %" if "%" in found.y_label else f"{mark.y:.4g}")
+            axis.annotate(said, (mark.x, mark.y), **_above())
     if "%" in found.y_label:  # a tenth of a point is not to look like much
-        heights = [mark.y for mark in found.marks]
-        axis.set_ylim(min(heights) - LEAST_POINTS, min(max(heights) + LEAST_POINTS, MOST_SHOWN))
+        low, high = (ends(mark.y for mark in found.marks) for ends in (min, max))
+        room = max(LEAST_POINTS, ROOM * (high - low))
+        axis.set_ylim(low - room, high + 2 * room)  # more above: the chosen ones have their numbers there
+        axis.set_yticks([tick for tick in axis.get_yticks() if low - room <= tick <= min(high + 2 * room, 100)])
     axis.set_xlabel(found.x_label)
     axis.set_ylabel(found.y_label)
     axis.margins(x=0.08)
     axis.grid(color="#e6e9ed", linewidth=0.7)
     axis.set_axisbelow(True)
     if len(groups) > 1:
-        axis.legend(fontsize=8, loc="lower right")
+        place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncol": len(groups), "frameon": False}
+        axis.legend(fontsize=8, borderaxespad=0.2, **place)
 
 
 def _points(axis: Any, marks: list[Mark], **look: Any) -> None:

@@ -31,7 +31,8 @@ th { font-weight: 600; } .bars { width: 100%; } .bars th { min-width: 7rem; } .b
 .bar { display: inline-block; height: .8rem; background: var(--soft); border-radius: 3px; }
 .chosen-bar { background: var(--accent); } .raise-bar { background: var(--s1); }
 .middle { background: linear-gradient(var(--line), var(--line)) center / 1px 100% no-repeat; }
-.bars .barcell { line-height: 1; vertical-align: middle; padding-right: 0; }
+.bars .barcell { line-height: 1; vertical-align: middle; padding: .3rem 0; position: relative; }
+.interval { position: absolute; top: calc(50% - 1px); height: 2px; background: var(--s1); }
 .bars td:last-child { padding-left: .9rem; }
 pre { background: var(--paper); border: 1px solid var(--line); border-radius: 6px; padding: .7rem; overflow-x: auto; }
 code { font-family: ui-monospace, "Cascadia Mono", Menlo, monospace; font-size: .9rem; overflow-wrap: anywhere; }
@@ -61,7 +62,7 @@ p, li { overflow-wrap: anywhere; }
 .matrix { font-size: .85rem; font-variant-numeric: tabular-nums; } .matrix tbody th { text-align: left; }
 .matrix th span { display: inline-block; max-width: 7rem; overflow: hidden; text-overflow: ellipsis; }
 .hit { background: color-mix(in srgb, var(--good) calc(40% * var(--share)), transparent); }
-.miss { background: color-mix(in srgb, var(--s1) calc(45% * min(1, 3 * var(--share))), transparent); }
+.miss { background: color-mix(in srgb, var(--s1) calc(14% + 40% * min(1, 2 * var(--share))), transparent); }
 .thumbs { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .9rem; }
 .thumb { margin: 0; font-size: .88rem; overflow-wrap: anywhere; } .thumb span { display: block; }
 .thumb img { width: 96px; height: 96px; object-fit: contain; image-rendering: pixelated; border-radius: 6px;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path, PurePosixPath
@@ -44,9 +45,9 @@ def errors_of(run: Run, model: str | None, linked: bool = True) -> list[tuple[st
     if tested is None:
         return []
     return [
-        ("Right and wrong by class", by_class(tested) + confusions(tested)),
-        ("Is it as sure as it is right?", reliability(tested.outcomes)),
-        ("The surest mistakes", mistakes(tested, image_root(run) if linked else None)),
+        ("Accuracy by class", by_class(tested) + confusions(tested)),
+        ("Can its confidence be trusted?", reliability(tested.outcomes)),
+        ("Most confident mistakes", mistakes(tested, image_root(run) if linked else None)),
     ]
 
 
@@ -74,18 +75,19 @@ def confusion_matrix(outcomes: Outcomes, classes: int) -> NDArray[np.int64]:
 def by_class(tested: OnTestImages) -> str:
     """A bar a class: the share of its test images that are classified right, with its 95 % interval."""
     matrix = confusion_matrix(tested.outcomes, len(tested.class_names))
-    rows = []
+    found = []
     for number, name in enumerate(tested.class_names):
         count, right = int(matrix[number].sum()), int(matrix[number, number])
         if count:
-            low, high = wilson_interval(right, count)
-            text = f"{100 * right / count:.1f} % ({100 * low:.0f} to {100 * high:.0f}), {right} of {count}"
-            rows.append((name, 100 * right / count, text, False))
-    hidden = len(rows) - MOST_ROWS
+            low, high = (100 * end for end in wilson_interval(right, count))
+            text = f"{100 * right / count:.1f} % ({low:.0f} to {high:.0f}), {right} of {count}"
+            found.append(((name, 100 * right / count, text, False), (low, high)))
+    hidden = len(found) - MOST_ROWS
     if hidden > 0:
-        rows = sorted(rows, key=lambda row: row[1])[:MOST_ROWS]
-    note = f" {hidden} classes with higher ones are not drawn." if hidden > 0 else ""
-    return f'{bars(rows, 100.0)}<p class="soft">Test accuracy of each class with its 95 % interval.{note}</p>'
+        found = sorted(found, key=lambda one: one[0][1])[:MOST_ROWS]
+    note = f" The {hidden} classes with higher ones are not drawn." if hidden > 0 else ""
+    drawn = bars([row for row, _ in found], 100.0, [interval for _, interval in found])
+    return f'{drawn}<p class="soft">Test accuracy of each class, with its 95 % interval as a thin line.{note}</p>'
 
 
 def confusions(tested: OnTestImages) -> str:
@@ -96,15 +98,15 @@ def confusions(tested: OnTestImages) -> str:
     pairs.sort(key=lambda pair: -matrix[pair])
     if not pairs:
         return "<p>No test image is classified wrong.</p>"
-    said = [f"{names[i]} for {names[j]} ({matrix[i, j]} of {matrix[i].sum()})" for i, j in pairs[:3]]
-    text = f"<p>Mistaken most often: {escape(', '.join(said))}.</p>"
+    said = [f"{names[i]} taken for {names[j]} ({matrix[i, j]} of {matrix[i].sum()})" for i, j in pairs[:3]]
+    text = f"<p>Most often confused: {escape(', '.join(said))}.</p>"
     if len(names) <= MOST_CLASSES:
         return f"<h3>Confusion matrix</h3>{text}{_matrix(matrix, names)}"
     rows = [
-        (f"{names[i]} for {names[j]}", float(matrix[i, j]), f"{matrix[i, j]} of {matrix[i].sum()}", False)
+        (f"{names[i]} taken for {names[j]}", float(matrix[i, j]), f"{matrix[i, j]} of {matrix[i].sum()}", False)
         for i, j in pairs[:MOST_PAIRS]
     ]
-    return f"<h3>Mistaken most often</h3>{bars(rows, rows[0][1])}"
+    return f"<h3>Most often confused</h3>{bars(rows, rows[0][1])}"
 
 
 def _matrix(matrix: NDArray[np.int64], names: Sequence[str]) -> str:
@@ -115,7 +117,7 @@ def _matrix(matrix: NDArray[np.int64], names: Sequence[str]) -> str:
         cells = ""
         for other, count in zip(names, row, strict=True):
             share = count / max(1, row.sum())
-            kind = "hit" if name == other else "miss"
+            kind = "hit" if name == other else "miss" if count else "none"
             title = escape(f"{count} of {row.sum()} images of {name} are taken for {other}")
             shown = count or ""
             cells += f'<td class="{kind}" style="--share:{share:.3f}" title="{title}">{shown}</td>'
@@ -123,7 +125,7 @@ def _matrix(matrix: NDArray[np.int64], names: Sequence[str]) -> str:
     return (
         '<div class="wide" tabindex="0" role="group" aria-label="confusion matrix">'
         f'<table class="matrix"><thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        '<p class="soft">Rows: what an image shows. Columns: what the network takes it for.</p>'
+        '<p class="soft">Rows: the true class. Columns: the class that the network says.</p>'
     )
 
 
@@ -177,15 +179,16 @@ def reliability(outcomes: Outcomes) -> str:
     """The reliability diagram and what it says in a sentence."""
     found, gap = equal_parts(outcomes), expected_calibration_error(outcomes)
     sure, right = 100 * float(outcomes.confidence.mean()), 100 * float(outcomes.right.mean())
-    way = "it promises too much" if sure > right + 1 else "it promises too little" if sure < right - 1 else "that fits"
+    way = "overconfident" if sure > right + 1 else "underconfident" if sure < right - 1 else "well calibrated"
+    least = max(0.0, 10 * math.floor(min(min(one[:2]) for one in found) / 10) - 10.0)
     series = {
         "this network": [(one[0], one[1]) for one in found],
-        "as sure as it is right": [(0.0, 0.0), (100.0, 100.0)],
+        "perfect": [(least, least), (100.0, 100.0)],
     }
-    chart = lines("reliability diagram", series, "how sure it is (%)", "how often it is right (%)")
-    note = f"Each point is {found[0][2]:,} test images of about the same confidence." if len(found) > 1 else ""
+    chart = lines("reliability diagram", series, "confidence (%)", "accuracy (%)")
+    note = f"Each point is about {found[0][2]:,} test images of similar confidence." if len(found) > 1 else ""
     return (
-        f"<p>On average it is {sure:.1f} % sure and {right:.1f} % right: {way}. Expected calibration error "
+        f"<p>Its mean confidence is {sure:.1f} % and its accuracy {right:.1f} %: {way}. Expected calibration error "
         f'(ECE, 15 bins): {gap:.2f} %.</p>{chart}<p class="soft">{note}</p>'
     )
 
@@ -212,10 +215,10 @@ def mistakes(tested: OnTestImages, root: Path | None) -> str:
         address = file_address(root, name)
         if address:
             picture = f'<a href="{escape(address)}" title="{escape(name)}">{picture}</a>'
-        words = f"<strong>{escape(taken)}</strong>, {sure:.0f} % sure; is <strong>{escape(label)}</strong>"
+        words = f"says <strong>{escape(taken)}</strong> ({sure:.0f} %), is <strong>{escape(label)}</strong>"
         file = f'<span class="soft">{escape(name)}</span>' if name else f'<span class="soft">test image {number}</span>'
         figures.append(f'<figure class="thumb">{picture}<figcaption>{words}{file}</figcaption></figure>')
-    note = "Look at them first: a wrong label, a cut-off object and a class that looks like another are found here."
+    note = "Look here first for wrong labels, cut-off objects and classes that look alike."
     return f'<div class="thumbs">{"".join(figures)}</div><p class="soft">{note}</p>'
 
 

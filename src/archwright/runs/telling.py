@@ -62,6 +62,11 @@ def _seconds(event: Mapping[str, Json]) -> str:
     return f" after {value:,.0f} s" if isinstance(value, int | float) else ""
 
 
+def _percent(event: Mapping[str, Json]) -> str:
+    value = event.get("percent")
+    return f"{value:.0f} %" if isinstance(value, int | float) else "partly"
+
+
 def _text(event: Mapping[str, Json], name: str) -> str:
     return str(event.get(name, "")).rstrip(".")
 
@@ -69,10 +74,10 @@ def _text(event: Mapping[str, Json], name: str) -> str:
 _SENTENCES: dict[str, Callable[[Mapping[str, Json]], str]] = {
     "said": lambda event: str(event.get("text", "")),
     "warning": lambda event: f"Warning: {_text(event, 'text')}.",
-    "started": lambda event: f"Work begins, on {event.get('threads', '?')} CPU thread(s).",
+    "started": lambda event: f"Work begins, CPU threads: {event.get('threads', '?')}.",
     "stage": lambda event: f"Begins: {event.get('title') or event.get('name', '')}.",
     "epoch": _epoch,
-    "part": lambda event: f"{_of(event)}: {event.get('percent', '?')} % trained, {_numbers(event)}.",
+    "part": lambda event: f"{_of(event)}: {_percent(event)} trained, {_numbers(event)}.",
     "evaluated": _evaluated,
     "failed": lambda event: f"{_of(event)} failed: {_text(event, 'why')}.",
     "changed": lambda event: f"{event.get('what')} was {event.get('before')} and is {event.get('now')} now.",

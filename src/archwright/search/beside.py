@@ -308,7 +308,7 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
     if low <= guessed:
         return (
             f"Warning: {best.accuracy:.1f} % is not clearly better than guessing ({guessed:.1f} %): "
-            f"the network has learnt little or nothing. {REMEDY}"
+            f"the network has learned little or nothing. {REMEDY}"
         )
     limit = (best.limits or {}).get("latency_ms", np.inf)
     rivals = {name: one for name, one in beside.items() if name != CHANCE and (one.latency_ms or 0.0) <= limit}
@@ -316,7 +316,7 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
     gained = simple.latency_ms is not None and (best.latency_ms or np.inf) < QUICKER * simple.latency_ms
     close = simple.accuracy <= high or _near(best, simple)
     if not close or (simple.accuracy >= best.accuracy and not gained):
-        near = "within chance of it" if close else "worse"
+        near = "the difference may be chance" if close else "it is worse"
         quicker = simple.latency_ms is not None and simple.latency_ms < QUICKER * (best.latency_ms or 0.0)
         cost = ", which is quicker" if quicker else ""
         return (

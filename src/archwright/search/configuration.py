@@ -122,7 +122,7 @@ class Configuration(BaseModel):
     )
     split: tuple[float, ...] | None = Field(
         None,
-        description="shares of images to train, validate and test on, as 70,15,15; not of parts that the data name",
+        description="shares of images to train, validate and test on, as 70,15,15; for data without parts of their own",
         json_schema_extra=DATA,
     )
     image_size: int | None = Field(
@@ -138,21 +138,19 @@ class Configuration(BaseModel):
         None,
         gt=0,
         le=MOST_NUMBER,
-        description="time budget: evaluations and epochs are cut beforehand to what fits; it ends with a model",
+        description="time budget; evaluations and epochs are cut beforehand to fit, and the search ends with a model",
         json_schema_extra=TIME,
     )
-    seed: int = Field(0, ge=0, le=MOST_SEED, description="seed of all that is drawn by chance", json_schema_extra=TIME)
+    seed: int = Field(0, ge=0, le=MOST_SEED, description="random seed", json_schema_extra=TIME)
     device: str = Field(
         "auto",
-        description="processor that computes: auto, cpu or cuda; or the device of a benchmark that limits are for",
+        description="where to compute: auto, cpu or cuda; with a benchmark, the device whose latency is limited",
         json_schema_extra=TIME,
     )
-    threads: int | None = Field(
-        None, ge=1, le=MOST_THREADS, description="CPU threads that compute", json_schema_extra=TIME
-    )
+    threads: int | None = Field(None, ge=1, le=MOST_THREADS, description="CPU threads to use", json_schema_extra=TIME)
     beside: bool = Field(
         True,
-        description="say what simple things reach on the same images, in at most a tenth of the time",
+        description="also train simple models on the same images, to compare with, in at most a tenth of the time",
         json_schema_extra=TIME,
     )
     shards: int = Field(
@@ -267,8 +265,8 @@ class Configuration(BaseModel):
     )
     objectives: tuple[str, ...] | None = Field(
         None,
-        description="several objectives, the first one first, as accuracy,-macs or -error,-seconds: a minus where less "
-        "is better; numbers that --evaluate returns by name, accuracy, params, macs. The answer has their front",
+        description="several objectives, as accuracy,-macs or -error,-seconds, the most important first; a minus where "
+        "less is better; numbers that --evaluate returns by name, accuracy, params, macs. The answer has their front",
         json_schema_extra=EVALUATION,
     )
     failures: int = Field(
@@ -282,7 +280,7 @@ class Configuration(BaseModel):
         None,
         gt=0,
         le=MOST_SECONDS,
-        description="seconds that one evaluation may take; it has failed then",
+        description="most seconds of one evaluation; a longer one has failed",
         json_schema_extra=EVALUATION,
     )
     executor: str = Field("here", description="where work items run: here, processes or ray", json_schema_extra=WORK)

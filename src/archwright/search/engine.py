@@ -546,7 +546,8 @@ def _busy() -> str:
     load, count = load_average(), processors()
     if load < BUSY * count:
         return ""
-    return f", timed on a busy machine (a load of {load:.1f} on {count} processors): less if it is left alone"
+    cores = f"{count} processor{'s' * (count != 1)}"
+    return f", timed on a busy machine (a load of {load:.1f} on {cores}): less when it is quiet"
 
 
 def _say_plan(method: Method, counted: float | None) -> float:

@@ -374,7 +374,7 @@ class LimitedSearch(Method):
             *s.training_stages(),
             *([Stage("quantise", "int8", self._quantise, redone=REDONE)] if "int8" in self.precisions else []),
             Stage("choose", "choose", self._choose, redone=BY_LIMITS | BY_LATENCY),
-            Stage("beside", "simple things beside", self._beside),
+            Stage("beside", "simple models to compare", self._beside),
             Stage("answer", "answer", self._answer, redone=BY_LIMITS | BY_LATENCY),
         ]
 
@@ -525,7 +525,7 @@ class LimitedSearch(Method):
             seconds=asked.seconds,
             log=context.run.items(LENGTHS),
         )
-        with context.progress.task("simple things beside", plain.steps) as bar:
+        with context.progress.task("simple models to compare", plain.steps) as bar:
             found = simple_things(data, plain, bar.advance if plain.seconds is None else lambda: None)
         if PLAIN in found and self.table.clock(self.table.result.sizes[-1]) is not None:
             shape = (data.image_channels, data.image_size, data.image_size)

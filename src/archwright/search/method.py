@@ -241,7 +241,7 @@ class Method(ABC):
         Args:
             trained: gives the architecture of the answer, whose training the plain network's is a part of.
         """
-        return Stage("beside", "simple things beside", lambda: self._try_simple(trained()))
+        return Stage("beside", "simple models to compare", lambda: self._try_simple(trained()))
 
     def _try_simple(self, architecture: Architecture) -> BesideResult:
         context, task = self.context, self.context.task
@@ -257,7 +257,7 @@ class Method(ABC):
             checkpoints=context.run.checkpoints("beside"),
             stop=context.stop,
         )
-        with context.progress.task("simple things beside", max(1, plain.steps)) as bar:
+        with context.progress.task("simple models to compare", max(1, plain.steps)) as bar:
             found = simple_things(task.data, plain, bar.advance, FEW_BESIDE)
         return BesideResult(found={name: Beside(**one) for name, one in found.items()})
 

@@ -121,6 +121,7 @@ def evaluate_proposals(
     """
     evaluator = Evaluator(context, stage)
     history: list[Evaluated] = []
+    unit = "" if context.configuration.evaluate or context.configuration.objectives else " %"  # of one's own: unknown
     with context.progress.task("evaluating", evaluations) as bar:
         while len(history) < evaluations:
             count = min(batch, evaluations - len(history))
@@ -129,7 +130,7 @@ def evaluate_proposals(
                 history.append(Evaluated(architecture, accuracy, evaluator.objectives(architecture)))
             best = max(one.accuracy for one in history)
             bar.advance(count)
-            bar.note(f"best {best:.2f}" if best > -inf else "all failed")
+            bar.note(f"best {best:.2f}{unit}" if best > -inf else "all failed")
     if best == -inf:
         raise ArchwrightError(f"all {len(history)} evaluations failed; the reasons are in {context.run.folder}.")
     return history

@@ -7,7 +7,11 @@ from archwright.registry import Entry, Registry
 methods = Registry(
     "method",
     Entry("random", "archwright.methods.baselines:RandomSearch", "distinct random architectures, the best one wins"),
-    Entry("evolution", "archwright.methods.baselines:Evolution", "regularised evolution: mutate the young and fit"),
+    Entry(
+        "evolution",
+        "archwright.methods.baselines:Evolution",
+        "evolution: mutates good ones, drops the oldest",
+    ),
     Entry("nsga2", "archwright.methods.nsga2:Nsga2", "NSGA-II: the front of several objectives, of your own too"),
     Entry(
         "binas",
@@ -27,7 +31,7 @@ methods = Registry(
     Entry("rarts", "archwright.methods.rarts:Rarts", "RARTS: two coupled copies of the weights, no collapse"),
     Entry("rarts-width", "archwright.methods.rarts_width:RartsWidth", "thin a network you have and fine-tune it"),
     Entry("nesbs", "archwright.methods.nesbs:Nesbs", "an ensemble of different architectures by Bayesian sampling"),
-    Entry("rsps", "archwright.methods.conas:Rsps", "random search with shared weights: the best of the measured"),
+    Entry("rsps", "archwright.methods.conas:Rsps", "random search with shared weights"),
     Entry(
         "train", "archwright.methods.given:Given", "no search: train an architecture that is given (archwright train)"
     ),

@@ -134,7 +134,7 @@ class Compact(StagedSpace[CompactArchitecture]):
         return self._assemble(heaviest_rows(self, -1), [0] * self.stages)
 
     def plain(self, depth: int = 1, width: int | None = None) -> CompactArchitecture:
-        """Convolutions of the first plain configuration only: what a person would try by hand.
+        """Convolutions of the first plain configuration only: what one would try by hand.
 
         Args:
             depth: blocks of every stage.

@@ -360,7 +360,7 @@ def test_limits_that_nothing_meets_are_refused_with_the_range(table: str, tmp_pa
         ({"space": "nasbench201"}, "the space mbconv"),
         ({"plan_from": "nowhere"}, "--plan-from with --plan paper"),
         ({"benchmark": "nb201"}, "--benchmark with"),
-        ({"channels": 8}, "--channels beside spaces whose"),
+        ({"channels": 8}, "--channels with spaces whose"),
         ({"latency_table": "nowhere.json"}, "a latency table"),
         ({"supernet": "nowhere"}, "a trained supernet"),
         ({"data": "random:classes=2,size=4,count=60"}, "at least 8 px"),

@@ -188,7 +188,10 @@ def of_other_plans(asked: Configuration) -> dict[str, str]:
     start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
     if SpaceRef.parse(asked.space).kind == "model":
         return dict.fromkeys(("plan", *PAPER_ONLY, *FAST_ONLY), "with a network of your own")
-    return {**dict.fromkeys(("channels", "cells"), "beside spaces whose networks say their widths"), **_of(start, plan)}
+    return {
+        **dict.fromkeys(("channels", "cells"), "with spaces whose networks say their widths"),
+        **_of(start, plan),
+    }
 
 
 def _of(start: str | None, plan: str) -> dict[str, str]:

@@ -105,7 +105,7 @@ WORTH_IT = 0.85
 SHARES_OF_PLAIN = (1 / 3, 0.5, 0.7, 1.0)
 """The limits of a search that was given none, as parts of the latency of the plain network of that number of widths."""
 PLAIN_WIDTH = 3
-"""Width number of the plain network that a person would try."""
+"""Width number of the usual plain network."""
 
 Limits = Mapping[str, float]
 
@@ -270,7 +270,7 @@ class Thin:
 
     @property
     def _by_hand(self) -> CompactArchitecture:
-        """The plain network that a person would try."""
+        """The usual plain network."""
         return self.space.plain(width=PLAIN_WIDTH)
 
     def before_table(self) -> list[Stage]:
@@ -317,7 +317,7 @@ class Thin:
         seen = f"{passes:,.0f}" if passes >= 10 else f"{passes:.1f}"
         context.progress.say(
             f"Plan: {first:.3g} s for the loosest limit's network, about {seen} passes over the images, in "
-            f"{precision}{further}; {beside:.3g} s for simple things beside.{busy}"
+            f"{precision}{further}; {beside:.3g} s for simple models to compare.{busy}"
         )
         return found.model_copy(update={"shifted": often or passes >= ALWAYS_SHIFTED})
 
@@ -601,7 +601,7 @@ class Thin:
         used = ms / limits["latency_ms"] if "latency_ms" in limits else 1.0
         if used >= WELL_USED:
             return said
-        return f"{said} It uses {used:.0%} of the limit: no larger one that fits is thought to be better."
+        return f"{said} It uses {used:.0%} of the limit: no larger one that fits is expected to be better."
 
 
 def spending_of(run: Run) -> Spending:
