@@ -108,7 +108,7 @@ def test_any_takes_int8_where_it_is_not_clearly_less_accurate(
 
 
 def test_precision_needs_a_training(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="precision is for data"):
+    with pytest.raises(InputError, match="--precision without --data"):
         aw.search("random", run=tmp_path / "run", benchmark="nb201", precision="int8")
 
 

@@ -101,7 +101,7 @@ def test_help_and_lists_do_not_import_torch() -> None:
         ("search random --data folder:no/such/place", "no/such/place"),
         (f"search random --data {Path(__file__).parent}", f"Write folder:{Path(__file__).parent}"),
         ("search --data digits", "Name a method before --data"),
-        ("search evolution --sample 30", "cannot be larger than population"),
+        ("search evolution --sample 30", "cannot be larger than --population"),
         ("runs show no-such-run", "a run folder"),
         ("runs resume no-such-run", "a run folder"),
         ("runs resume", "a run in"),

@@ -119,7 +119,7 @@ def finished(runs: Path, start: Callable[..., subprocess.Popen[str]]) -> Path:
     """A finished search: two latency limits on the embedded digits, by a plan that no busy machine changes."""
     from helpers.binas_plans import PLAN, planned_run, space_of
 
-    folder = runs / "1-finished"
+    folder = runs / "binas-two-limits"
     plan = PLAN.model_copy(update={"seconds": 10.0})
     kept = planned_run(runs.parent / "plan", space_of(8, 10, 1), plan)
     small = ("--data", "digits", "--threads", "1", "--plan-from", kept, "--minutes-of", "processor")
@@ -131,8 +131,8 @@ def finished(runs: Path, start: Callable[..., subprocess.Popen[str]]) -> Path:
 @pytest.fixture(scope="session")
 def second(runs: Path, start: Callable[..., subprocess.Popen[str]]) -> Path:
     """Another finished search on the same images, by another method."""
-    folder = runs / "0-second"
-    small = ("--evaluations", "2", "--epochs", "1", "--channels", "2", "--cells", "1", "--threads", "1")
+    folder = runs / "a-random-search"
+    small = ("--evaluations", "3", "--epochs", "2", "--channels", "4", "--cells", "1", "--threads", "1")
     with start("search", "random", "--data", "digits", *small, "--run", str(folder)) as process:
         assert process.wait(4 * SECONDS) == 0
     return folder

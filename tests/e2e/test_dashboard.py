@@ -26,13 +26,13 @@ SMALL = ("--channels", "8", "--cells", "1", "--final-epochs", "8", "--threads", 
 def test_a_search_is_watched_stopped_and_resumed(
     open_page: Callable, address: str, start: Callable, runs: Path, shots: Path
 ) -> None:
-    folder = runs / "2-live"
+    folder = runs / "evolution-seed-7"
     process = start(*SEARCH, *SMALL, "--run", str(folder))
     try:
         watched = open_page(address)
         page = watched.page
         assert "token" not in page.url  # it is in a cookie by now
-        link = page.locator("#runs a", has_text="2-live")
+        link = page.locator("#runs a", has_text="evolution-seed-7")
         link.wait_for()
         link.click()
         page.locator("#status.running").wait_for()
@@ -82,11 +82,11 @@ def test_a_phone_and_a_keyboard(open_page: Callable, address: str, shots: Path) 
     for _ in range(30):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id || document.activeElement.dataset.run || ''"))
-    assert "1-finished" in reached
+    assert "binas-two-limits" in reached
     assert "report" in reached
-    page.locator("#runs a", has_text="1-finished").focus()
+    page.locator("#runs a", has_text="binas-two-limits").focus()
     page.keyboard.press("Enter")
-    expect(page.locator("#name")).to_have_text("1-finished", timeout=180_000)
+    expect(page.locator("#name")).to_have_text("binas-two-limits", timeout=180_000)
     page.set_viewport_size({"width": 1600, "height": 900})
     left, right = page.locator("nav").bounding_box(), page.locator("#detail").bounding_box()
     assert left is not None
@@ -112,7 +112,7 @@ def test_runs_are_found_sorted_noted_and_compared(
     page.locator("#search").fill("")
     page.locator("#show").select_option("finished")
     page.locator("#sort").select_option("best")
-    assert "1-finished" in names.first.inner_text()  # it is the more accurate one
+    assert "binas-two-limits" in names.first.inner_text()  # it is the more accurate one
     page.locator("#sort").select_option("name")
     assert second.name in names.first.inner_text()
     names.first.click()
@@ -131,7 +131,7 @@ def test_runs_are_found_sorted_noted_and_compared(
         page.get_by_role("button", name="Compare 2 runs").click()
     compared = opened.value
     compared.wait_for_load_state()
-    assert "1-finished is better than 0-second" in compared.inner_text("body")
+    assert "binas-two-limits is better than a-random-search" in compared.inner_text("body")
     assert compared.locator("svg text", has_text=second.name).count() == 1
     assert compared.locator("tr", has_text="method").count() >= 1
     for scheme, width in (("light", 1280), ("dark", 1280), ("light", 390)):
@@ -147,17 +147,17 @@ def test_runs_are_found_sorted_noted_and_compared(
 
 
 def test_a_run_is_deleted_after_a_question(open_page: Callable, address: str, second: Path, runs: Path) -> None:
-    copy = runs / "9-copy"
+    copy = runs / "z-copy"
     shutil.copytree(second, copy)
     page = open_page(address).page
-    page.locator("#runs a", has_text="9-copy").click()
-    expect(page.locator("#name")).to_have_text("9-copy", timeout=180_000)
+    page.locator("#runs a", has_text="z-copy").click()
+    expect(page.locator("#name")).to_have_text("z-copy", timeout=180_000)
     page.once("dialog", lambda dialog: dialog.dismiss())
     page.get_by_role("button", name="Delete").click()
     assert copy.exists()
     page.once("dialog", lambda dialog: dialog.accept())
     page.get_by_role("button", name="Delete").click()
-    expect(page.locator("#runs a", has_text="9-copy")).to_have_count(0, timeout=180_000)
+    expect(page.locator("#runs a", has_text="z-copy")).to_have_count(0, timeout=180_000)
     assert not copy.exists()
 
 
@@ -181,10 +181,11 @@ def test_another_site_cannot_read_or_press_a_button(browser, address: str, other
     ask = (
         "async ([url, options]) => { try { return await (await fetch(url, options)).text(); } catch { return null; } }"
     )
-    button = [f"{base}api/runs/1-finished/resume", {"method": "POST", "mode": "no-cors", "credentials": "include"}]
+    options = {"method": "POST", "mode": "no-cors", "credentials": "include"}
+    button = [f"{base}api/runs/binas-two-limits/resume", options]
     good: list[str] = []
     page.on("response", lambda response: good.append(response.url) if response.ok else None)
     assert not page.evaluate(ask, button)
-    assert page.evaluate(ask, [f"{base}runs/1-finished/log.txt", {"credentials": "include"}]) is None
+    assert page.evaluate(ask, [f"{base}runs/binas-two-limits/log.txt", {"credentials": "include"}]) is None
     assert good == []
     context.close()

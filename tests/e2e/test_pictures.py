@@ -13,12 +13,13 @@ from archwright.search.answer import Answer
 from archwright.search.engine import search
 
 pytestmark = pytest.mark.e2e
-TUTORIALS = Path(__file__).parents[2] / "examples" / "tutorials"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SHOWN = {
-    "rarts_width": "The network",
-    "conas": "What the loss depends on",
-    "nesbs": "Good alone or different from each other",
-    "nsga2": "Objectives",
+    "tutorials/rarts_width": "The network",
+    "tutorials/conas": "What the loss depends on",
+    "tutorials/nesbs": "Good alone or different from each other",
+    "tutorials/nsga2": "Objectives",
+    "search_own_network": "The network",
 }
 """The heading whose card is the picture."""
 
@@ -32,14 +33,14 @@ def test_hnas_learns_how_to_weigh_scores(open_page: Callable, shots: Path, tmp_p
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_the_page_of_a_tutorial_shows_what_its_method_found_out(
+def test_the_page_of_an_example_shows_what_its_method_found_out(
     name: str, open_page: Callable, shots: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    found = runpy.run_path(str(TUTORIALS / f"{name}.py"))["found"]
+    found = runpy.run_path(str(EXAMPLES / f"{name}.py"))["found"]
     assert isinstance(found, Answer)
     page = open_page(report_run(found.folder).resolve().as_uri(), 860, 900).page
     card = page.locator("section", has=page.get_by_role("heading", name=SHOWN[name], exact=True)).first
     card.scroll_into_view_if_needed()
     assert card.locator("svg, table").count() >= 1
-    card.screenshot(path=shots / f"method-{name}.png")
+    card.screenshot(path=shots / f"method-{Path(name).name}.png")

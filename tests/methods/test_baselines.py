@@ -136,5 +136,5 @@ def test_limits_that_nothing_meets_print_the_reachable_range(nb201: CompactTable
 
 
 def test_options_that_contradict_each_other_are_refused(nb201: CompactTable) -> None:
-    with pytest.raises(InputError, match=r"sample \(30\) cannot be larger than population \(20\)"):
+    with pytest.raises(InputError, match=r"--sample \(30\) cannot be larger than --population \(20\)"):
         method(Evolution, nb201, sample=30)

@@ -28,10 +28,10 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         validated(Configuration, values, "settings of a search", beside=EvolutionOptions)
     message = str(caught.value)
     assert "Did you mean 'seed'" in message
-    assert "epochs: Input should be greater than or equal to 1 (got 0)" in message
-    assert "workers: Input should be a valid integer" in message
+    assert "epochs (--epochs): Input should be greater than or equal to 1 (got 0)" in message
+    assert "workers (--workers): Input should be a valid integer" in message
     assert "Did you mean 'population'" in message
-    assert "sample: Input should be greater than or equal to 1 (got 0)" in message
+    assert "sample (--sample): Input should be greater than or equal to 1 (got 0)" in message
 
 
 def test_valid_values_come_back_as_the_model() -> None:
@@ -41,14 +41,14 @@ def test_valid_values_come_back_as_the_model() -> None:
 @pytest.mark.parametrize(
     ("settings", "word"),
     [
-        ({"data": "digits", "workers": 2}, "workers"),
+        ({"data": "digits", "workers": 2}, "--workers without --executor"),
         ({"data": "digits", "address": "localhost:1"}, "address"),
         ({"data": "digits", "executor": "processes", "address": "localhost:1"}, "address"),
         ({"data": "digits", "dataset": "cifar10"}, "dataset"),
         ({"benchmark": "nb201", "split": "70,15,15"}, "split"),
         ({"benchmark": "nb201", "augment": "off"}, "augment"),
-        ({"benchmark": "nb201", "image_size": 16}, "image_size"),
-        ({"benchmark": "nb201", "final_epochs": 3}, "final_epochs"),
+        ({"benchmark": "nb201", "image_size": 16}, "--image-size without --data"),
+        ({"benchmark": "nb201", "final_epochs": 3}, "--final-epochs"),
         ({"data": "digits", "split": "a,b"}, "split"),
         ({"data": "digits", "training": "adam"}, "optimizer=adamw"),
     ],

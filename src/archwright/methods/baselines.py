@@ -29,7 +29,7 @@ class EvolutionOptions(ProposalOptions):
     @model_validator(mode="after")
     def _sample_fits(self) -> EvolutionOptions:
         if self.sample > self.population:
-            raise ValueError(f"sample ({self.sample}) cannot be larger than population ({self.population})")
+            raise ValueError(f"--sample ({self.sample}) cannot be larger than --population ({self.population})")
         return self
 
 

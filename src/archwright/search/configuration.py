@@ -332,15 +332,15 @@ class Configuration(BaseModel):
         if self.benchmark is not None and not self.dataset:
             object.__setattr__(self, "dataset", "cifar10")  # chosen here, and so not among the fields that were given
         idle = {
-            "workers is for the executors processes and ray": self.executor == "here" and self.workers != 1,
-            "address is for the executor ray": self.executor != "ray" and bool(self.address),
-            "dataset is for a benchmark": self.benchmark is None and bool(self.dataset),
-            "evaluate is instead of a benchmark": self.benchmark is not None and self.evaluate is not None,
+            "--workers without --executor processes or ray": self.executor == "here" and self.workers != 1,
+            "--address without --executor ray": self.executor != "ray" and bool(self.address),
+            "--dataset without --benchmark": self.benchmark is None and bool(self.dataset),
+            "both --evaluate and --benchmark": self.benchmark is not None and self.evaluate is not None,
         }
         if self.data is None:
             needing = ("split", "image_size", "skip_bad", "final_epochs", "onnx", "precision")
-            idle |= {f"{name} is for data": bool(getattr(self, name)) for name in needing}
-            idle["augment is for data"] = self.augment != "default"
+            idle |= {f"--{name.replace('_', '-')} without --data": bool(getattr(self, name)) for name in needing}
+            idle["--augment without --data"] = self.augment != "default"
         problems = [text for text, wrong in idle.items() if wrong]
         if problems:
             raise ValueError("; ".join(problems))
@@ -462,5 +462,6 @@ def _tried(model: type[M], values: dict[str, Any], what: str) -> tuple[M | None,
             elif not one["loc"]:
                 found.append(one["msg"].removeprefix("Value error, "))
             else:
-                found.append(f"{name}: {one['msg']} (got {one.get('input')!r})")
+                flag = f" (--{name.replace('_', '-')})" if name in model.model_fields else ""
+                found.append(f"{name}{flag}: {one['msg']} (got {one.get('input')!r})")
         return None, found
