@@ -86,7 +86,7 @@ def test_columns_without_a_value_are_left_out(shown: Any) -> None:
     bare = Candidate(architecture="a", accuracy=90.0, accuracy_on="d test")
     text = shown(best=bare, models=[bare])
     assert "90.00 % *" in text
-    assert "they are on d test" in text
+    assert "Accuracies on d test." in text
     assert not {"limit", "measured", "predicted", "parameters"} & set(re.findall(r"\w+", text.splitlines()[2]))
     full = bare.model_copy(
         update={

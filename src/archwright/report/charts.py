@@ -18,6 +18,8 @@ SERIES = 6
 """Different colours; further series begin anew."""
 MOST_POINTS = 400
 """Points of one line that are drawn; more are thinned out evenly."""
+SHORT = 8
+"""Characters of a text that fits above its point."""
 FEW_POINTS = 12
 """Points of one line up to which each of them has a dot."""
 LEAST_SPAN = 2.0
@@ -148,7 +150,9 @@ def scatter(
 
 
 def _named(x: float, y: float, label: str) -> str:
-    """A text beside a point, on the side where there is room."""
+    """A text at a point: a short one above it, a longer one on the side where there is room."""
+    if len(label) <= SHORT:
+        return f'<text class="named" x="{x:.1f}" y="{y - 12:.1f}" text-anchor="middle">{escape(label)}</text>'
     side, anchor = (-10, "end") if x > (LEFT + WIDTH - RIGHT) / 2 else (10, "start")
     return f'<text class="named" x="{x + side:.1f}" y="{y - 8:.1f}" text-anchor="{anchor}">{escape(label)}</text>'
 

@@ -96,7 +96,8 @@ def front_of(answer: Answer, tried: Sequence[Candidate] = ()) -> Front | None:
     way = undominated([*points, *chosen] if height == chosen_height else points)
     notes = [_front_note(answer, height, len(points), len(way))]
     many = "s" * (len(chosen) > 1)
-    notes += [f"Large point{many}: the chosen network{many}, {HEIGHTS[chosen_height]}."] if chosen else []
+    tested = "; the numbers are test accuracies" if any(mark.label for mark in chosen) else ""
+    notes += [f"Large point{many}: the chosen network{many}, {HEIGHTS[chosen_height]}{tested}."] if chosen else []
     notes += [f"Ring: {' and '.join(mark.title.partition(':')[0] for mark in beside)}, to compare."] if beside else []
     label = height_label(answer)
     if label == height_label(None) and (height == chosen_height or not chosen):
@@ -217,4 +218,4 @@ def _mark(
     title = f"{name}: {said}" if kind == "beside" else f"{', '.join([said, *known])}: {name}"
     group = f"{value}{COLOURED[field]}" if field and (value := getattr(one, field, None)) is not None else ""
     tested = kind == "chosen" and height != "accuracy" and one.accuracy is not None and not own
-    return Mark(x, y, title, kind, group, f"{one.accuracy:.1f} % on test" if tested else "")
+    return Mark(x, y, title, kind, group, f"{one.accuracy:.1f} %" if tested else "")

@@ -77,13 +77,12 @@ def _draw(axis: Any, found: Front) -> None:
             axis.scatter([], [], color=colour, label=group)
     beside = [mark for mark in found.marks if mark.kind == "beside"]
     _points(axis, beside, s=60, facecolor="none", edgecolor="#5c6b7a")
-    middle = sum((min(mark.x for mark in found.marks), max(mark.x for mark in found.marks))) / 2
     for mark in beside:
-        side = _beside(-7, "right") if mark.x > middle else _beside(7, "left")
-        axis.annotate(mark.title.partition(":")[0], (mark.x, mark.y), **side)
+        axis.annotate(mark.title.partition(":")[0], (mark.x, mark.y), **_above(), color="#5c6b7a")
     for mark in found.marks:
         if mark.kind == "chosen":
-            said = mark.label or (f"{mark.y:.1f} %" if "%" in found.y_label else f"{mark.y:.4g}")
+            said = f"{mark.label} on test" if mark.label else None
+            said = said or (f"{mark.y:.1f} %" if "%" in found.y_label else f"{mark.y:.4g}")
             axis.annotate(said, (mark.x, mark.y), **_above())
     if "%" in found.y_label:  # a tenth of a point is not to look like much
         low, high = (ends(mark.y for mark in found.marks) for ends in (min, max))
