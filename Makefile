@@ -44,14 +44,11 @@ wheel: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --no-deps --force-reinstall --target build/wheel dist/*.whl
 	cd build && PYTHONPATH=wheel ../$(BIN)/python -c "import archwright; print(archwright.__version__, archwright.__file__)"
 
-# The wheel in further Pythons, each in an environment of its own, where the interpreter is found: in the path, or with pyenv.
+# The wheel in further Pythons, each in an environment of its own, where the interpreter is found.
 pythons: wheel
 	@for name in python3.12 python3.13 python3.14; do \
-	    found=; for path in $$name $(HOME)/.pyenv/versions/$${name#python}.*/bin/$$name; do \
-	        if $$path -c 'import venv' >/dev/null 2>&1; then found=$$path; break; fi; \
-	    done; \
-	    if [ -z "$$found" ]; then echo "$$name: not found here, so the wheel was not tried in it."; continue; fi; \
-	    $$found -m venv build/$$name && \
+	    if ! $$name -c 'import venv' >/dev/null 2>&1; then echo "$$name: not found here, so the wheel was not tried in it."; continue; fi; \
+	    $$name -m venv build/$$name && \
 	    build/$$name/bin/pip install --quiet $(CONSTRAINTS) dist/*.whl && \
 	    (cd build && OMP_NUM_THREADS=1 $$name/bin/python ../.ci/smoke.py) && \
 	    (cd build && ../$(BIN)/mypy --strict --config-file= --follow-imports=silent \
