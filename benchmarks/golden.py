@@ -48,7 +48,7 @@ NOT_COMPARED = {
 BESIDE = {"beside": "guessing and logistic regression: added to methods that train one answer"}
 ON_PURPOSE = {
     "paper": {"network": "added to details", "steps": "in details: training steps, not steps down a front"},
-    **dict.fromkeys(("conas", "darts", "gdas", "rarts", "nasi"), BESIDE),
+    **dict.fromkeys(("conas", "darts", "gdas", "rarts", "nasi", "nesbs"), BESIDE),
 }
 """The same for single searches."""
 SMALL = ("--threads", "1", "--seed", "3", "--json")

@@ -68,7 +68,8 @@ from archwright.training.team import Team
 SHARDS = 2
 SIDE = 224
 """Of photographs, in pixels."""
-IMAGES = "random:classes=10,size=32,channels=3,count=1024"
+BATCHES = 3
+"""That are trained with in turn."""
 
 
 @dataclass
@@ -92,9 +93,9 @@ class Found:
 # --- part "team" -----------------------------------------------------------------------------------------------------
 
 
-def images(batch: int, count: int | None = None) -> Batches:
-    chosen = None if count is None else np.arange(count)
-    return Batches(load(IMAGES), "train", batch, seed=0, indices=chosen, augment=Augmentation(crop=4, flip=True))
+def images(batch: int) -> Batches:
+    data = load(f"random:classes=10,size=32,channels=3,count={2 * BATCHES * batch}")  # more than half of them train
+    return Batches(data, "train", batch, seed=0, augment=Augmentation(crop=4, flip=True))
 
 
 def heaviest(team: Team, batch: int) -> Step:
@@ -188,7 +189,7 @@ def measure_team(asked: argparse.Namespace) -> Found:
             times: dict[Team, list[tuple[float, float]]] = {alone: [], both: []}
             for number in range(1 + asked.repeats):
                 for team, values in times.items():
-                    work = {"name": name, "batch": asked.batch, "number": number % 3}
+                    work = {"name": name, "batch": asked.batch, "number": number % BATCHES}
                     if team is both:
                         both.call(here.called, **work)
                     values.append(here.timed(team, **work))

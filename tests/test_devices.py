@@ -18,6 +18,7 @@ from archwright.device import Device, widest_float
 from archwright.errors import InputError
 from archwright.proxies.score import find_proxies, score
 from archwright.proxies.stacked import score_stacked
+from archwright.search.registry import methods
 from archwright.spaces.base import Scale
 from archwright.spaces.darts import DARTS
 from archwright.spaces.mbconv import SCALES, MbConv
@@ -27,8 +28,11 @@ from archwright.supernets.elastic import ElasticSupernet, deal
 from archwright.supernets.measure import BATCH, measure_subnetwork, recalibrated
 from archwright.training import evaluate
 from helpers.fake_device import DEVICE, FakeAccelerator
+from helpers.small_searches import smallest
+from helpers.tiny_start import tiny_start, write_grey_photos
 
 GOLDEN = Path(__file__).parents[1] / "benchmarks" / "golden"
+CELL = "|nor_conv_3x3~0|+|skip_connect~0|nor_conv_1x1~1|+|none~0|avg_pool_3x3~1|nor_conv_3x3~2|"
 SCALE = Scale(channels=4, cells=3, classes=3, image_size=8, image_channels=1)
 IMAGES = torch.randn(8, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(8) % 3
@@ -40,6 +44,7 @@ SEARCHES = {
     "hnas": {"evaluations": 2, "replicates": 1, "proxy_batch": 8, "pool": 8},
     "random": {"evaluations": 2},
     "evolution": {"evaluations": 3, "population": 2, "sample": 2},
+    "nsga2": {"evaluations": 3, "population": 2},
     "conas": {**SHARED, "measurements": 12, "images": 32, "threshold": 9.0, "rounds": 1},
     "rsps": {**SHARED, "measurements": 4, "images": 32},
     "nesbs": {**SHARED, "posterior_epochs": 1, "sampler": "mc", "candidates": 2, "size": 2},
@@ -85,6 +90,29 @@ def test_a_whole_search_under_a_limit_stays_on_the_device(accelerator, tmp_path,
     few = {"epochs": 1, "final_epochs": 1, "limits": {"latency_ms": 2.0}, "batch_size": 64}
     result = aw.search("binas", data="digits", run=tmp_path / "run", **few, options={**options, "supernet_epochs": 1})
     assert len(result.models) == 1
+
+
+def test_every_method_is_tried_on_the_device():
+    assert {*SEARCHES, "binas", "rarts-width", "train"} == set(methods.entries)
+
+
+def test_an_architecture_is_trained_on_the_device(accelerator, tmp_path):
+    few = {"data": "random:classes=3,size=8,channels=1,count=120", "channels": 4, "cells": 1, "epochs": 1}
+    assert aw.train(CELL, run=tmp_path / "run", **few).best.accuracy is not None
+
+
+def test_small_networks_from_scratch_stay_on_the_device(accelerator, tmp_path, monkeypatch):
+    monkeypatch.setattr("archwright.models.Model.export", lambda *_: None)  # its tracing is no computation
+    result = aw.search("binas", run=tmp_path / "run", verify=False, **smallest("binas", tmp_path / "plan"))
+    assert len(result.models) == 2
+
+
+def test_a_search_around_trained_weights_stays_on_the_device(accelerator, tmp_path, monkeypatch):
+    monkeypatch.setattr("archwright.models.Model.export", lambda *_: None)  # its tracing is no computation
+    data = write_grey_photos(tmp_path / "photos")
+    with tiny_start():
+        result = aw.search("binas", run=tmp_path / "run", data=data, pretrained="tiny", minutes=0.1, threads=1)
+    assert result.models
 
 
 def test_a_network_is_thinned_on_the_device(accelerator, tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 """How this process computes: mixed precision, TF32, cuDNN's choice of kernels, compiled networks.
 
-Set once a process, as its threads are; docs/machines.md says what each costs in repeatability. The one helper for mixed
+Set once a process, as its threads are; docs/gpus.md says what each costs in repeatability. The one helper for mixed
 precision is :func:`autocast`, around every step and evaluation, and around no latency and no solver.
 """
 

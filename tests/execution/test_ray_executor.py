@@ -204,17 +204,20 @@ def test_small_files_are_sent_to_machines_that_lack_them(
 ) -> None:
     import ray
 
-    file, folder = tmp_path / "arrays.npz", tmp_path / "photos"
-    file.write_text("pixels")
+    gone, other, folder = tmp_path / "gone.npz", tmp_path / "other.npz", tmp_path / "photos"
     folder.mkdir()
+    for file in (gone, other):
+        file.write_text("pixels")
+    names = [str(gone), str(other)]
     machines = OtherMachines(ray)
-    machines.lacking = frozenset({str(file)})
-    machines.require([str(file)])
-    assert list(machines.sent) == [str(file)]
+    machines.lacking = frozenset(names)
+    machines.require(names)
+    assert sorted(machines.sent) == names
     monkeypatch.setattr(cluster, "_machines", machines)
-    file.unlink()  # so that the workers lack it, too
-    item = Item("one", str(file), (str(file),))
-    assert list(cluster.run(read, [item], Stop())) == [("one", "pixels")]
+    gone.unlink()  # so that the workers lack it, too
+    other.write_text("what another machine has under that name")
+    items = [Item(name, name, (name,)) for name in names]
+    assert dict(cluster.run(read, items, Stop())) == dict.fromkeys(names, "pixels")
     refusing = OtherMachines(ray)
     refusing.lacking = frozenset({str(folder)})
     with pytest.raises(InputError, match="only files, up to 512 MB"):

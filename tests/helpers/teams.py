@@ -14,7 +14,7 @@ from pathlib import Path
 ARCHWRIGHT = (sys.executable, "-m", "archwright")
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 SMALL = (
-    *("darts", "--data", "digits", "--channels", "4", "--cells", "1", "--search-epochs", "10", "--search-images", "64"),
+    *("darts", "--data", "digits", "--channels", "4", "--cells", "1", "--search-epochs", "20", "--search-images", "64"),
     *("--epochs", "1", "--final-epochs", "1", "--threads", "1"),
 )
 """A search of seconds, with an event an epoch."""

@@ -62,6 +62,7 @@ def test_who_is_who_is_read_from_the_environment() -> None:
     job = {**srun, "SLURM_STEP_NUM_NODES": "4", "SLURM_JOB_ID": "20005"}
     assert meeting_point({**job, "SLURM_STEP_NODELIST": "gpu[07-09],x2"}) == ("gpu07", 20005)
     assert meeting_point({**job, "SLURM_STEP_NODELIST": "alpha,beta"})[0] == "alpha"
+    assert meeting_point({**job, "SLURM_STEP_NODELIST": "rack[2-3]node[05,07],x"})[0] == "rack2node05"
     assert meeting_point({**job, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "alpha"})[0] == "127.0.0.1"
 
 
@@ -195,9 +196,20 @@ def test_processes_that_do_not_divide_the_shards_are_refused(tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
-def test_stopped_killed_and_resumed_on_other_numbers_of_processes_it_ends_with_the_same_weights(tmp_path: Path) -> None:
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    assert archwright("search", *SMALL, "--shards", "2", "--run", str(whole))[0] == 0
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What one process ends with that nobody stops: hashes of its files."""
+    run = tmp_path_factory.mktemp("alone") / "run"
+    code, said = archwright("search", *SMALL, "--shards", "2", "--run", str(run))
+    assert code == 0, said
+    assert set(weights(run)) == {"artifacts/best.safetensors", "artifacts/supernet.safetensors"}
+    return weights(run)
+
+
+def test_stopped_killed_and_resumed_on_other_numbers_of_processes_it_ends_with_the_same_weights(
+    tmp_path: Path, whole: dict[str, str]
+) -> None:
+    run = tmp_path / "run"
     process = start(*ARCHWRIGHT, "search", *SMALL, "--shards", "2", "--ranks", "2", "--run", str(run))
     wait_for_epochs(run, 2, process)
     process.send_signal(signal.SIGTERM)
@@ -213,8 +225,23 @@ def test_stopped_killed_and_resumed_on_other_numbers_of_processes_it_ends_with_t
     assert "gloo" not in said
     code, said = archwright("runs", "resume", str(run))
     assert code == 0, said
-    assert set(weights(whole)) == {"artifacts/best.safetensors", "artifacts/supernet.safetensors"}
-    assert weights(run) == weights(whole)
+    assert weights(run) == whole
+
+
+@pytest.mark.slow
+def test_torchrun_restarts_a_resumed_run_after_a_killed_process(tmp_path: Path, whole: dict[str, str]) -> None:
+    run = tmp_path / "run"
+    process = start(*ARCHWRIGHT, "search", *SMALL, "--shards", "2", "--run", str(run))
+    wait_for_epochs(run, 2, process)
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 130
+    restarted = (*TORCHRUN, "--max-restarts", "2", "--no-python", "--", *ARCHWRIGHT, "runs", "resume", str(run))
+    process = start(*restarted)
+    wait_for_epochs(run, 4, process)
+    kill(follower_of(process.pid, "RANK=1"))
+    code, said = end(process)
+    assert code == 0, said
+    assert weights(run) == whole
 
 
 def test_small_shards_are_warned_of_and_shards_without_images_refused(tmp_path: Path) -> None:
@@ -243,31 +270,13 @@ def test_small_shards_are_warned_of_and_shards_without_images_refused(tmp_path: 
 
 
 @pytest.mark.slow
-def test_torchrun_restarts_a_resumed_run_after_a_killed_process(tmp_path: Path) -> None:
-    run, whole = tmp_path / "run", tmp_path / "whole"
-    assert archwright("search", *SMALL, "--shards", "2", "--run", str(whole))[0] == 0
-    process = start(*ARCHWRIGHT, "search", *SMALL, "--shards", "2", "--run", str(run))
-    wait_for_epochs(run, 2, process)
-    process.send_signal(signal.SIGTERM)
-    assert end(process)[0] == 130
-    restarted = (*TORCHRUN, "--max-restarts", "2", "--no-python", "--", *ARCHWRIGHT, "runs", "resume", str(run))
-    process = start(*restarted)
-    wait_for_epochs(run, 4, process)
-    kill(follower_of(process.pid, "RANK=1"))
-    code, said = end(process)
-    assert code == 0, said
-    assert weights(run) == weights(whole)
-
-
-@pytest.mark.slow
-def test_tasks_of_srun_are_one_team(tmp_path: Path) -> None:
+def test_tasks_of_srun_are_one_team(tmp_path: Path, whole: dict[str, str]) -> None:
     port = free_port()
     job = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "here", "MASTER_PORT": port}
     command = (*ARCHWRIGHT, "search", *SMALL, "--shards", "2", "--run", str(tmp_path / "run"))
     tasks = [start(*command, **job, SLURM_PROCID=str(rank), SLURM_LOCALID=str(rank)) for rank in (0, 1)]
     assert [end(task)[0] for task in tasks] == [0, 0]
-    assert archwright("search", *SMALL, "--shards", "2", "--run", str(tmp_path / "whole"))[0] == 0
-    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "run") == whole
 
 
 def free_port() -> str:
@@ -302,7 +311,7 @@ def machines() -> Iterator[list[tuple[str, ...]]]:
 
 
 @pytest.mark.slow
-def test_two_machines_are_one_team(tmp_path: Path, machines: list[tuple[str, ...]]) -> None:
+def test_two_machines_are_one_team(tmp_path: Path, machines: list[tuple[str, ...]], whole: dict[str, str]) -> None:
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1")
     meeting = ("--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint", "10.77.0.1:29400", "--local-addr")
     asked = ("--no-python", "--", *ARCHWRIGHT, "search", *SMALL, "--shards", "2", "--run", str(tmp_path / "run"))
@@ -311,8 +320,7 @@ def test_two_machines_are_one_team(tmp_path: Path, machines: list[tuple[str, ...
         for n, machine in enumerate(machines, 1)
     ]
     assert [end(one)[0] for one in agents] == [0, 0]
-    assert archwright("search", *SMALL, "--shards", "2", "--run", str(tmp_path / "whole"))[0] == 0
-    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+    assert weights(tmp_path / "run") == whole
 
 
 @pytest.mark.slow

@@ -72,6 +72,15 @@ def test_shards_shared_by_two_processes_end_with_the_same_weights(tmp_path: Path
     assert weights(tmp_path / "one") == weights(tmp_path / "two")
 
 
+def test_the_help_says_what_holds_for_a_training(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "by default that of the run, or the first that knows the text" in said
+    assert "default: nasbench201" not in said
+    assert "training in the search" not in said
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     few = ["--data", NOISE, "--channels", "4", "--cells", "1", "--epochs", "1", "--threads", "1", "--json"]

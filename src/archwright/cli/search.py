@@ -71,7 +71,7 @@ class MethodCommand(click.Command):
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             record = param.get_help_record(ctx)
-            if record is not None:
+            if record is not None and not isinstance(param, click.Argument):  # said in the first lines
                 sections.setdefault(getattr(param, "group", RUN), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):

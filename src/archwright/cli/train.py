@@ -11,6 +11,11 @@ from archwright.cli.values import TEXT
 from archwright.search.registry import methods
 
 WHAT = "What is trained"
+HELPS = {
+    "space": "Space of the architecture; by default that of the run, or the first that knows the text.",
+    "epochs": "Epochs of the training, instead of the recipe's.",
+}
+"""Of settings that mean something else, or have another default, than in a search."""
 
 
 class TrainCommand(MethodCommand):
@@ -26,6 +31,9 @@ class TrainCommand(MethodCommand):
                 *setting_options(methods.get("train")),
                 *run_options(),
             ]
+            for one in self.params:
+                if isinstance(one, click.Option):
+                    one.help = HELPS.get(str(one.name), one.help)
         return super().get_params(ctx)
 
 

@@ -68,10 +68,12 @@ class Sent:
 
     Attributes:
         content: Ray's reference of its bytes.
+        size: how many there are.
         digest: SHA-256 of them.
     """
 
     content: Any
+    size: int
     digest: str
 
 
@@ -188,7 +190,7 @@ class Machines:
         if all((here["sizes"][path] or -1) > 0 for path in new) and total <= MOST_SENT:
             for path in new:
                 content = read_plain(Path(path), most=MOST_SENT)
-                self.sent[path] = Sent(self.ray.put(content), hashlib.sha256(content).hexdigest())
+                self.sent[path] = Sent(self.ray.put(content), len(content), hashlib.sha256(content).hexdigest())
         return self.sent.keys()
 
 
@@ -258,11 +260,11 @@ def one_line(error: BaseException) -> str:
 
 
 def receive(sent: dict[str, Sent]) -> None:
-    """On a machine that lacks files: write them once, for all its workers, and read them there from now on."""
+    """On a machine that lacks files, or has others of their names: write them once, for all its workers to read."""
     import ray
 
     for path, one in sent.items():
-        if Path(path).exists():
+        if look([path])["sizes"][path] == one.size:
             continue
         place = _own_folder() / one.digest / Path(path).name
         if not place.is_file():

@@ -86,8 +86,8 @@ def place_in(environment: Mapping[str, str]) -> Place:
 def meeting_point(environment: Mapping[str, str]) -> tuple[str, int]:
     """Host and port where processes that srun started meet: the first of their machines, by the number of the job."""
     nodes = "127.0.0.1" if place_in(environment).here else environment.get("SLURM_STEP_NODELIST", "127.0.0.1")
-    first = re.match(r"([^,\[]+)(?:\[(\w+))?", nodes)
-    host = "127.0.0.1" if first is None else first[1] + (first[2] or "")
+    first = re.split(r",(?![^\[]*\])", nodes)[0]  # of a list as rack[1-2]node[03,05],other
+    host = re.sub(r"\[(\w+)[^\]]*\]", r"\1", first)
     job = int(environment.get("SLURM_JOB_ID", "0"))
     return environment.get("MASTER_ADDR", host), int(environment.get("MASTER_PORT", FIRST_PORT + job % 20_000))
 

@@ -25,7 +25,7 @@ TINY = 1e-10
 @torch.no_grad()
 def supernet_around(network: MbConvNetwork, space: MbConv, images: Tensor) -> ElasticSupernet:
     """The supernet of ``space`` whose heaviest sub-network is ``network``, seen on ``images`` (B, C, H, W)."""
-    supernet = ElasticSupernet(space)
+    supernet = ElasticSupernet(space).to(images.device)
     supernet.start.load_state_dict(network.start.state_dict())
     supernet.end.load_state_dict(network.end.state_dict())
     inner = _inputs([block.project for block in _blocks(network)], network, images)

@@ -568,7 +568,7 @@ class Around:
         trunk = self.trainer.load(trunk_name(start_of(place)))
         assert isinstance(trunk, MbConvNetwork)
         images = torch.cat([x for x, _ in batches])
-        return supernet_around(trunk, self.spaces[place], images).to(self.context.device.name)
+        return supernet_around(trunk, self.spaces[place], images)
 
     def _changes(self) -> ChangesResult:
         """Measure what each single change of the whole networks costs, at the middle size."""
