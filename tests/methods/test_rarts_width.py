@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,9 @@ from archwright.costs.measure import Timing
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods import rarts_width
 from archwright.methods.rarts_width import Shrinking
+from archwright.methods.width_answer import Telling
 from archwright.models import load_model
+from archwright.search.answer import Candidate
 from archwright.search.limited import time_again
 from archwright.spaces.counting import count_network
 from archwright.spaces.width import Width
@@ -255,6 +258,21 @@ def test_a_latency_limit_is_verified_by_the_clock(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("clock")
+def test_a_slow_moment_is_not_what_all_is_compared_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is ten times slower until the layers are timed."""
+    slow, real, steady = [10.0], ChannelWatch.times_ms, rarts_width.time_layers
+    monkeypatch.setattr(ChannelWatch, "times_ms", lambda self, repeats: slow[0] * real(self, repeats))
+
+    def quiet_after(*arguments: Any) -> NetworkTimes:
+        slow[0] = 1.0
+        return steady(*arguments)
+
+    monkeypatch.setattr(rarts_width, "time_layers", quiet_after)
+    found = thin_given(tmp_path, timing=True, keep_macs=0.5)
+    assert found.before.latency_ms == 16.0
+
+
+@pytest.mark.usefixtures("clock")
 def test_further_limits_train_only_what_they_need(tmp_path: Path) -> None:
     first = thin_given(tmp_path, timing=True, limits={"latency_ms": 12.4})
     more = aw.resume(tmp_path, latency_ms=[7.0])
@@ -277,6 +295,17 @@ def test_a_smaller_size_is_tried_beside_where_the_network_takes_one(tmp_path: Pa
     assert found.beside["whole at 16 px"].latency_ms == 32.0
     assert found.models[0].details["as_quick_at"] == 16
     assert found.before.latency_ms == 48.0
+
+
+@pytest.mark.parametrize(("whole", "said"), [(90.0, True), (80.5, False)])
+def test_a_smaller_size_that_is_better_is_said_to_be(whole: float, said: bool) -> None:
+    one = Candidate(architecture="{}", validation_accuracy=80.0, latency_ms=0.2)
+    tuned = SimpleNamespace(smaller=[None, (48, "w")], kept={"w": SimpleNamespace(validation_accuracy=whole)})
+    found = Telling(None, {})._verdict([one, one], tuned)  # type: ignore[arg-type]
+    assert (found is not None) == said
+    if found is not None:
+        assert "images of 48 px, which is as quick, has 90.0 % on validation where this one has 80.0 %" in found
+        assert "archwright search binas --pretrained" in found
 
 
 def test_networks_are_not_timed_again_where_they_were_not_timed(tmp_path: Path) -> None:

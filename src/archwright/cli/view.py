@@ -131,7 +131,8 @@ def _show_models(answer: Answer) -> None:
     _say_all(answer.insights)
     say(f"Run: {answer.run} ({answer.seconds:.0f} s)")
     if answer.best.model is not None:
-        say(f"Use the best with: archwright predict {answer.run} IMAGE...")
+        allowed = " --allow-import" if answer.needs_import else ""
+        say(f"Use the best with: archwright predict {answer.run} IMAGE...{allowed}")
 
 
 def _title(answer: Answer) -> str:

@@ -398,14 +398,16 @@ class RartsWidth(GradientSearch):
             if name in structure.shapes
         }
         step = self.options.step or step_of(kinds, timing)
-        thinnest = self._thinnest(step)
+        thinnest, size = self._thinnest(step), self.subject.space.scale.image_size
+        watches = [self.subject.watch((one, size)) for one in (self.subject.space.full, thinnest)]
+        before = [middle_round(watch) for watch in watches]
         least = structure.widths(thinnest.channels)
         with self.context.progress.task(
             "timing layers", len({(kind, least[name]) for name, kind in kinds.items()})
         ) as bar:
             times = time_layers(kinds, least, step, timing, bar.advance)
-        size = self.subject.space.scale.image_size
-        whole, thin = (middle_round(self.subject.watch((one, size))) for one in (self.subject.space.full, thinnest))
+        after = [middle_round(watch) for watch in watches]  # a slow moment must not be what all is compared by
+        whole, thin = (min(both, key=lambda one: one.median_ms) for both in zip(before, after, strict=True))
         self._refuse_below(thin.median_ms, whole.median_ms)
         ends = [
             (structure.widths(one.channels), ms)

@@ -254,11 +254,11 @@ def _use(run: Run, answer: Answer) -> str:
     folder = run.folder.resolve()
     python = (
         "import archwright as aw\n"
-        f"model = aw.load_model({str(folder)!r})\n"
+        f"model = aw.load_model({str(folder)!r}{', allow_import=True' if answer.needs_import else ''})\n"
         'for prediction in model.predict(["image.png"]):\n'
         "    print(prediction.label, prediction.probability)"
     )
-    shell = f"archwright predict {shlex.quote(str(folder))} image.png"
+    shell = f"archwright predict {shlex.quote(str(folder))} image.png{' --allow-import' if answer.needs_import else ''}"
     links = [answer.best.onnx, answer.best.model]
     files = ", ".join(_link(path, path) for path in links if path)
     return section(

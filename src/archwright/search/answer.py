@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from archwright.errors import InputError, RunError, missing_extra
+from archwright.references import SpaceRef
 from archwright.runs.files import Json, inside, read_json, write_json
 from archwright.search.values import StageResult, check_percent
 
@@ -303,6 +304,11 @@ class Answer(Found):
     def candidates(self) -> tuple[Candidate, ...]:
         """Every network of the answer that has files."""
         return (self.best, *self.models, *self.members, *([self.before] if self.before else []))
+
+    @property
+    def needs_import(self) -> bool:
+        """Whether another process runs code of the user's when it loads the networks, for which it needs permission."""
+        return SpaceRef.parse(self.space).imports is not None
 
     def front_frame(self) -> pd.DataFrame:
         """The front as a data frame, one row a network; needs pandas."""

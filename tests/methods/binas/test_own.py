@@ -75,6 +75,8 @@ def test_what_other_options_would_change_is_of_the_best_answer(finished: Answer)
 
 def test_the_page_draws_the_network_with_its_choices(finished: Answer) -> None:
     text = report_run(Path(finished.run)).read_text()
+    assert "allow_import=True)" in text  # what is shown works when it is pasted
+    assert "image.png --allow-import" in text
     picture = text.split('<div class="drawing">')[1].split("</svg>")[0]
     for name, options in aw.ModelSpace(Tiny).choices.items():
         reached = name in json.loads(finished.best.architecture)
