@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from archwright.errors import InputError
 from archwright.reproduce import supernet_order
 from archwright.reproduce.base import Settings
 from archwright.reproduce.supernet_order import Measured, drawn_path, interval, judged_cells, order_rows
@@ -67,3 +68,7 @@ def test_supernets_are_trained_once_and_kept(tmp_path: Path, monkeypatch: pytest
     again = supernet_order.supernet_order(Settings(tmp_path, seeds=2, data=data, architectures=5))
     assert [row.ours for row in again.rows] == [row.ours for row in outcome.rows]
     assert Measured.of({"losses": [[1.0], [2.0]], "accuracies": [[3.0], [4.0]]}).losses.shape == (2, 1)
+    fair = supernet_order.supernet_order(Settings(tmp_path, seeds=2, data=data, architectures=5, only="fair"))
+    assert [row for row in again.rows if not row.label.startswith("uniform")] == fair.rows
+    with pytest.raises(InputError, match="paths"):
+        supernet_order.supernet_order(Settings(tmp_path, seeds=1, data=data, only="greedy"))

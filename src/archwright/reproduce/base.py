@@ -46,6 +46,11 @@ reproductions = Registry(
     Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
     Entry("binas-fig6", "archwright.reproduce.binas:binas_fig6", "what each design decision is worth"),
     Entry(
+        "binas-limits",
+        "archwright.reproduce.binas_limits:binas_limits",
+        "total time of a supernet and of one training a limit, for 1, 3, 10 and 30 limits",
+    ),
+    Entry(
         "binas-pretrained",
         "archwright.reproduce.binas_pretrained:binas_pretrained",
         "BINAS from pretrained weights beside fixed resolutions, frozen features, scratch (--only photos, cifar)",
@@ -178,7 +183,7 @@ reproductions = Registry(
     Entry(
         "thesis-5.6-supernet",
         "archwright.reproduce.supernet_order:supernet_order",
-        "whether supernets order 200 cells as NAS-Bench-201 does: steps, fair paths, recalibrated norms",
+        "whether supernets order 200 cells as NAS-Bench-201 does: steps, norms, paths (--only uniform, fair)",
     ),
     Entry("thesis-5.7", f"{_THESIS5}:table_5_7", "post-training and best-response posteriors"),
     Entry("thesis-fig5.2", f"{_THESIS5}:figure_5_2", "SVGD-RD on a mixture of Gaussians: distance by delta"),
@@ -315,6 +320,7 @@ SEVERAL = (
     "binas-rounds",
     "own-network",
     "thesis-4-variants",
+    "thesis-5.6-supernet",
     "thin",
 )
 """Reproductions of several data sets."""

@@ -23,6 +23,7 @@ from archwright.data import Batches, ImageData
 from archwright.data.augmentation import find_augmentation
 from archwright.data.request import DataRequest, load_data
 from archwright.data.shards import Shard
+from archwright.errors import unknown_name
 from archwright.execution.base import Item, run_items
 from archwright.methods.nesbs_ensembles import distinct
 from archwright.reproduce.base import Outcome, Row, Settings, needs
@@ -194,9 +195,12 @@ def interval(values: Floats, truth: Floats) -> tuple[float, float]:
 @needs("nb201")
 def supernet_order(settings: Settings) -> Outcome:
     """Rank correlation of cells' cross entropy in a supernet with their accuracy in the table, arm by arm."""
+    if settings.only is not None and settings.only not in SAMPLINGS:
+        raise unknown_name("paths", settings.only, SAMPLINGS)
+    samplings = SAMPLINGS if settings.only is None else (settings.only,)
     seeds, cells = settings.seeds or SEEDS, judged_cells(settings.architectures or JUDGED)
     items: dict[tuple[str, int, int], Item] = {}
-    for sampling, epochs, seed in product(SAMPLINGS, EPOCHS, range(seeds)):
+    for sampling, epochs, seed in product(samplings, EPOCHS, range(seeds)):
         key = f"{sampling}, {epochs} epochs, {len(cells)} cells, seed {seed}"
         payload = {"data": settings.images().spec, "sampling": sampling, "epochs": epochs, "seed": seed}
         folder = settings.folder / "checkpoints" / f"{sampling}-{epochs}-{seed}"
@@ -207,7 +211,7 @@ def supernet_order(settings: Settings) -> Outcome:
         done = run_items(settings.executor, measured_supernet, asked, log, Stop(), bar)
     by_arm = {
         (sampling, epochs): [done[items[sampling, epochs, seed].key] for seed in range(seeds)]
-        for sampling, epochs in product(SAMPLINGS, EPOCHS)
+        for sampling, epochs in product(samplings, EPOCHS)
     }
     rows, notes = order_rows(by_arm, cells)
     scale = (
