@@ -258,6 +258,14 @@ def test_a_latency_limit_is_verified_by_the_clock(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("clock")
+def test_a_limit_is_used_where_predictions_say_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice what the clock says: widths go by the clock all the same."""
+    monkeypatch.setattr(NetworkTimes, "fitted", lambda self, whole, thin: self.model_copy(update={"slope": 2.0}))
+    found = thin_given(tmp_path, timing=True, limits={"latency_ms": 12.4})
+    assert (found.best.latency_ms, found.best.predicted_latency_ms) == (12.0, 24.0)
+
+
+@pytest.mark.usefixtures("clock")
 def test_a_slow_moment_is_not_what_all_is_compared_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The machine is ten times slower until the layers are timed."""
     slow, real, steady = [10.0], ChannelWatch.times_ms, rarts_width.time_layers
@@ -328,7 +336,7 @@ def test_int8_stands_beside(tmp_path: Path) -> None:
     ("changes", "message"),
     [
         ({}, "how much stays: --keep-macs, --keep-channels, --keep-params, a limit or --l1"),
-        ({"keep_channels": 0.0}, "keep_channels: Value error, shares above 0 and below 1"),
+        ({"keep_channels": 0.0}, "shares above 0 and below 1 are expected .got 0.0."),
         ({"keep_channels": (0.5, 0.5)}, "each share is to be given once"),
         (
             {"keep_channels": 0.5, "limits": {"channels": 4.0}},

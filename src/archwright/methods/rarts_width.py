@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from archwright.costs.backends import find_backend
-from archwright.costs.clock import MARGIN, middle_round
+from archwright.costs.clock import MARGIN, Timed, middle_round
 from archwright.costs.layers import NetworkTimes, layer_kinds, step_of, time_layers
 from archwright.costs.limits import check_numbers
 from archwright.costs.measure import Timing
@@ -93,6 +93,8 @@ SMALLEST_IMAGES, SIZE_STEP = 16, 8
 """Sizes that the whole network is tried at beside: multiples of so many pixels, from so many on."""
 FAR_BELOW = 5.0
 """Points below the accuracy that the user says, and three standard errors, from which something must be wrong."""
+WIDER, USED = 3, 0.93
+"""How often wider networks are tried where less than so much of a latency limit is used."""
 NEAR_CHANCE = 2.0
 """Standard errors above guessing from which a network knows something."""
 OF_SCORES = frozenset(
@@ -591,9 +593,7 @@ class RartsWidth(GradientSearch):
         if not limits:
             found = self._learned(removal)
         elif "latency_ms" in limits:
-            least = removal.costs(removal.thinnest)["latency_ms"]
-            solve = removal.uniform if self.options.uniform else removal.best
-            found, timed, steps = self.subject.clock.step_down(solve, lambda one: (one.width, size), limits, least)
+            found, timed, steps = self._within_latency(removal, limits)
         else:
             found = removal.uniform(limits) if self.options.uniform else removal.best(limits)
         if timed is None and self.options.timing:
@@ -609,6 +609,31 @@ class RartsWidth(GradientSearch):
             latency=timed,
             steps=steps,
         )
+
+    def _within_latency(self, removal: Removal, limits: dict[str, float]) -> tuple[Chosen, Timed, int]:
+        """The best widths that the clock holds to the limit, and how often quicker ones had to be taken.
+
+        Where the clock says that much of the limit is left, as predictions were made in a slow moment, wider ones are
+        tried.
+
+        Args:
+            removal: what chooses.
+            limits: by resource, one of them on ``latency_ms``.
+        """
+        clock, size, limit = self.subject.clock, self.subject.space.scale.image_size, MARGIN * limits["latency_ms"]
+        solve = removal.uniform if self.options.uniform else removal.best
+        least = removal.costs(removal.thinnest)["latency_ms"]
+        found, timed, steps = clock.step_down(solve, lambda one: (one.width, size), limits, least)
+        for _ in range(WIDER):
+            if timed.median_ms > USED * limit or found.shape == removal.full:
+                break
+            wanted = found.costs["latency_ms"] * limit / timed.median_ms
+            wider = solve({**limits, "latency_ms": wanted})
+            again = clock.timed((wider.width, size), limits["latency_ms"])
+            if wider.value <= found.value or not again.within(limits["latency_ms"]):
+                break
+            found, timed = wider, again
+        return found, timed, steps
 
     def _learned(self, removal: Removal) -> Chosen:
         """What is left without the channels of score 0, widths rounded up to steps."""
