@@ -305,7 +305,14 @@ def verdicts(name: str, found: Found) -> list[str]:
 
 
 def standing_of(name: str, found: Found, ending: str, arms: Sequence[str]) -> list[str]:
-    """Ours in the rows of one ``ending``, beside the given network and beside other ``arms`` that have all seeds."""
+    """Ours in the rows of one ending, beside the given network and beside other arms that have all seeds.
+
+    Args:
+        name: of the data set.
+        found: its rows.
+        ending: of the labels that are compared.
+        arms: the others.
+    """
     ours = np.array(found.rows.get(f"{OURS} {ending}", []))
     if len(ours) != len(found.given):
         return []
