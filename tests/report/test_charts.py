@@ -14,7 +14,7 @@ def picture(text: str) -> ET.Element:
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (-3.2, 7.9), (93.1, 93.2), (1e-6, 3e-6), (0, 123456)])
 def test_ticks_are_round_and_inside(low: float, high: float) -> None:
     found = ticks(low, high)
-    assert 2 <= len(found) <= 6
+    assert 3 <= len(found) <= 8
     assert all(low - 1e-9 <= value <= high + 1e-9 for value in found)
     step = found[1] - found[0]
     assert f"{step:e}"[0] in "1259"  # 1, 2 or 5 times a power of ten, but for rounding

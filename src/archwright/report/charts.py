@@ -44,7 +44,7 @@ RADIUS = {"point": 3.5, "beside": 5.0, "chosen": 7.0}
 """Of each kind of mark, in the order in which they are drawn."""
 
 
-def ticks(low: float, high: float, count: int = 5) -> list[float]:
+def ticks(low: float, high: float, count: int = 7) -> list[float]:
     """Round numbers from about ``low`` to ``high``, at most about ``count`` of them."""
     if not high > low:
         return [low]

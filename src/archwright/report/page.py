@@ -177,7 +177,8 @@ def _models(answer: Answer) -> str:
     if not answer.models:
         return ""
     heads, texts = model_table(answer)
-    files = [" ".join(_link(path, Path(path).name) for path in (one.onnx, one.model) if path) for one in answer.models]
+    both = [[path for path in (one.onnx, one.model) if path] for one in answer.models]
+    files = [" ".join(_link(path, Path(path).suffix[1:]) for path in paths) for paths in both]
     rows = [[*(escape(unbroken(cell)) for cell in row), links] for row, links in zip(texts, files, strict=True)]
     body = table([*heads, "files"] if any(files) else heads, rows)
     title = "For each limit" if any(one.limits for one in answer.models) else "Models"
