@@ -24,8 +24,8 @@ e2e: $(VENV)/.e2e
 
 # The pictures of the documentation, taken anew.
 screenshots: e2e
-	$(BIN)/python docs/shrink.py $(foreach name,report-top report-light report-dark report-phone comparison-light dashboard-light \
-	    dashboard-dark dashboard-phone dashboard-chosen method-*,build/screenshots/$(name).png) docs/screenshots
+	$(BIN)/python docs/shrink.py $(foreach name,report-light report-dark report-phone comparison-light dashboard-light \
+	    dashboard-dark dashboard-phone dashboard-chosen method-conas method-nesbs method-nsga2 method-rarts_width,build/screenshots/$(name).png) docs/screenshots
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check src tests benchmarks examples docs

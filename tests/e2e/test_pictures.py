@@ -19,7 +19,6 @@ SHOWN = {
     "tutorials/conas": "What the loss depends on",
     "tutorials/nesbs": "Good alone or different from each other",
     "tutorials/nsga2": "Objectives",
-    "search_own_network": "The network",
 }
 """The heading whose card is the picture."""
 

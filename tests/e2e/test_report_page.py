@@ -34,9 +34,6 @@ def test_it_fits_and_says_the_answer_first(
     assert box["y"] < 400
     assert widest(page) <= 0  # nothing but inner parts scrolls sideways
     page.screenshot(path=shots / f"report-{name}.png", full_page=True)
-    if name == "light":  # for README: the answer, and what is beside it
-        part = {"x": 90, "y": 0, "width": 1100, "height": 815}
-        page.screenshot(path=shots / "report-top.png", clip=part, full_page=True)
     watched.check("file://")
 
 
