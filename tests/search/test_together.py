@@ -9,13 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.distributed import HashStore
 
 from archwright.data import Batches
 from archwright.data.request import DataRequest, load_data
@@ -24,7 +27,7 @@ from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.progress import Progress
 from archwright.runs.stop import Stop
 from archwright.search.engine import search
-from archwright.search.together import Place, check_ranks, meeting_point, place_in, with_ranks
+from archwright.search.together import Place, check_ranks, meeting_point, name_of_meeting, place_in, with_ranks
 from archwright.spaces.nasbench201 import NASBENCH201
 from archwright.training import Recipe, train
 from archwright.training.team import Team
@@ -64,6 +67,18 @@ def test_who_is_who_is_read_from_the_environment() -> None:
     assert meeting_point({**job, "SLURM_STEP_NODELIST": "alpha,beta"})[0] == "alpha"
     assert meeting_point({**job, "SLURM_STEP_NODELIST": "rack[2-3]node[05,07],x"})[0] == "rack2node05"
     assert meeting_point({**job, "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "alpha"})[0] == "127.0.0.1"
+
+
+def test_processes_that_are_gone_are_not_met() -> None:
+    store = HashStore()
+    for key, value in {"leader": "gone", "gone from 1": "x", "gone heard 1": "x", "gone from 2": "y"}.items():
+        store.set(key, value)  # one of them was heard when all were killed, the other was not
+    with ThreadPoolExecutor(3) as pool:
+        followers = [pool.submit(name_of_meeting, store, Place(rank, 3)) for rank in (1, 2)]
+        time.sleep(0.2)
+        leader = name_of_meeting(store, Place(0, 3))
+        assert [one.result(timeout=60) for one in followers] == [leader, leader]
+    assert leader != "gone"
 
 
 def test_processes_are_started_by_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +243,6 @@ def test_stopped_killed_and_resumed_on_other_numbers_of_processes_it_ends_with_t
     assert weights(run) == whole
 
 
-@pytest.mark.slow
 def test_torchrun_restarts_a_resumed_run_after_a_killed_process(tmp_path: Path, whole: dict[str, str]) -> None:
     run = tmp_path / "run"
     process = start(*ARCHWRIGHT, "search", *SMALL, "--shards", "2", "--run", str(run))

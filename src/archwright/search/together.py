@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +28,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed import FileStore, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import FileStore, PrefixStore, Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.rendezvous import rendezvous
 
 from archwright.errors import ArchwrightError, InputError
 from archwright.execution.worker import end_with
@@ -132,9 +135,9 @@ def _meet(place: Place, at: tuple[str, int] | None = None, file: str | None = No
                 known["store"] = FileStore(file, place.size)
             elif at is not None:
                 known["store"] = _meeting_store(place, *at)
-            if known:
-                known |= {"rank": place.rank, "world_size": place.size}
-            dist.init_process_group(backend, timeout=WAIT, **known)
+            else:
+                known["store"] = _torchruns_store(place)
+            dist.init_process_group(backend, timeout=WAIT, rank=place.rank, world_size=place.size, **known)
     except (RuntimeError, ValueError, OSError) as error:
         where = f" at {at[0]}:{at[1]}" if at is not None else ""
         raise TeamError(
@@ -150,6 +153,39 @@ def _meeting_store(place: Place, host: str, port: int) -> TCPStore:
     listener = socket.create_server((host, port))
     descriptor = listener.detach()  # the store's from now on
     return TCPStore(host, port, place.size, is_master=True, timeout=MEETING, master_listen_fd=descriptor)
+
+
+def _torchruns_store(place: Place) -> Store:
+    """What torchrun's processes meet by: a part of its agent's store, which outlives restarts, for one meeting."""
+    store, _, _ = next(rendezvous("env://", timeout=MEETING))
+    return PrefixStore(name_of_meeting(store, place), store)
+
+
+def name_of_meeting(store: Store, place: Place) -> str:
+    """A name that the leader gives, and that only the processes that are here now agree on.
+
+    Addresses of processes that are gone lie in the store as those of the present ones do, and who takes one waits for
+    ever. So each follower says a word of its own to the leader it has read of, and one that is gone does not repeat it.
+
+    Args:
+        store: that all of them see.
+        place: of this process.
+    """
+    own, deadline = uuid.uuid4().hex, time.monotonic() + MEETING.total_seconds()
+    if place.rank == 0:
+        store.set("leader", own)
+        for rank in range(1, place.size):
+            store.set(f"{own} heard {rank}", store.get(f"{own} from {rank}").decode())  # waits for it
+        return own
+    while time.monotonic() < deadline:
+        leader: str = store.get("leader").decode()
+        store.set(f"{leader} from {place.rank}", own)
+        with contextlib.suppress(RuntimeError):  # not yet, or a leader that is gone
+            store.wait([f"{leader} heard {place.rank}"], timedelta(seconds=1))
+            if store.get(f"{leader} heard {place.rank}").decode() == own:
+                return leader
+        time.sleep(0.05)
+    raise RuntimeError("no leader answered")
 
 
 @contextmanager
