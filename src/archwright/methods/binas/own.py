@@ -70,8 +70,8 @@ MEASURED, HELD_OUT = 120, 30
 """Random sub-networks that are measured, and how many of them only judge the predictor."""
 IMAGES, BATCH = 512, 256
 """Validation images of each, at most, and training images that give it its statistics; images at once."""
-TUNED_RATE, FROM_WEIGHTS = 0.5, 0.1
-"""Learning rates of the tuning, and of everything that starts from a user's weights, as parts of the recipe's."""
+FROM_WEIGHTS = 0.1
+"""Learning rate of everything that starts from a user's weights, as a part of the recipe's."""
 FEWEST_STEPS = 1500
 """Steps of the supernet, and at most of the tuning, where no epochs are asked for: few images are seen more often."""
 WARMED_UP = 0.05
@@ -149,8 +149,7 @@ class OwnNetworkLimits:
     def tuning(self) -> Recipe:
         """How networks that are chosen are trained on."""
         epochs = self.context.configuration.final_epochs or self.recipe.epochs
-        lr = TUNED_RATE * self.recipe.lr
-        return self.recipe.changed(epochs=epochs, lr=lr, warmup_epochs=WARMED_UP * epochs)
+        return self.recipe.changed(epochs=epochs, warmup_epochs=WARMED_UP * epochs)
 
     @cached_property
     def trainer(self) -> Trainer:
