@@ -15,12 +15,15 @@ from PIL import Image
 pytest.importorskip("onnxruntime")
 
 import archwright as aw
+from archwright.data.request import DataRequest, load_data
 from archwright.ensembles import Ensemble
 from archwright.errors import InputError
 from archwright.models import Model, load_classifier, load_member
+from archwright.quantise import CALIBRATION_IMAGES
 from archwright.search.answer import Answer
-from archwright.search.calibration import in_turn
+from archwright.search.calibration import calibration_images, in_turn
 from archwright.search.limited import time_again
+from helpers.told import Told
 
 ROOT = Path(__file__).parent.parent
 
@@ -119,6 +122,17 @@ def test_calibration_images_are_of_every_class_in_turn() -> None:
     assert len(set(chosen.tolist())) == 10
     assert in_turn(labels, 1000).tolist() == list(range(100))
     assert set(labels[in_turn(labels, 2)].tolist()) == {0, 1}
+
+
+def test_classes_without_a_calibration_image_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, told = load_data(DataRequest("digits", seed=0)), Told()
+    assert len(calibration_images(data, told)) == CALIBRATION_IMAGES
+    assert not told.lines
+    monkeypatch.setattr("archwright.search.calibration.CALIBRATION_IMAGES", 8)
+    assert len(calibration_images(data, told)) == 8
+    missing = sorted(set(range(10)) - set(data.train.labels[in_turn(data.train.labels, 8)].tolist()))
+    assert len(missing) == 2
+    assert told.lines == [f"int8 is calibrated without images of {missing[0]}, {missing[1]}."]
 
 
 @pytest.mark.slow
