@@ -91,4 +91,4 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], mo
     with pytest.raises(SystemExit) as done:
         main([*words, "--evaluations", "20", "--population", "4"])
     assert done.value.code == 0
-    assert "3 that no other one beats" in capsys.readouterr().out
+    assert "3 that no other beats" in capsys.readouterr().out

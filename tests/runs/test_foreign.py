@@ -16,6 +16,7 @@ from archwright.cli.main import main
 from archwright.errors import RunError
 from archwright.runs.files import JsonLines
 from archwright.runs.run import Run
+from archwright.search.answer import Answer, Candidate
 
 PLACES = (
     "run.json",
@@ -55,7 +56,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run.items("search").record("a", {"accuracy": 1.0})
     run.checkpoints("search").save(1, {"x": 1})
     run.artifact("best.safetensors").write_bytes(b"x")
-    run.artifact("result.json").write_text("{}")
+    known: Any = {"method": "random", "space": "nasbench201", "data": "digits", "seed": 0, "evaluations": 1}
+    answer = Answer(best=Candidate(architecture="a", accuracy=50.0), seconds=1.0, run=str(folder), **known)
+    run.artifact("result.json").write_text(answer.model_dump_json())
     with run.locked():
         pass
     return folder
