@@ -207,6 +207,16 @@ def test_one_spoilt_network_hardly_moves_the_correction() -> None:
     assert pytest.approx(correction.slope * 7 + correction.intercept_ms, rel=0.01) == 1.2 * 7 + 0.5
 
 
+def test_a_line_that_gives_the_quickest_network_next_to_nothing_becomes_a_factor() -> None:
+    sums = np.linspace(1, 5, 22)
+    busy = 3 * sums - 2.8  # interrupted the more, the longer a network takes
+    busy[0] = 0.9
+    correction = fit_correction(sums, busy)
+    assert correction.intercept_ms == 0
+    assert correction.slope == pytest.approx(np.median(busy / sums))
+    assert fit_correction(sums, 1.5 * sums - 0.5).intercept_ms == pytest.approx(-0.5), "an ordinary line stays"
+
+
 def test_limits_on_two_devices_are_met_at_once(calls: list[str]) -> None:
     here, elsewhere = measure_table(SPACE), measure_table(SPACE)
     slow = {key: entry.model_copy(update={"median_ms": 9.0}) for key, entry in elsewhere.entries.items() if "k5" in key}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 
+from archwright.costs.clock import MARGIN
 from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
+from archwright.methods.binas.thin import Thin
 from archwright.reproduce import binas_compare
 from archwright.reproduce.arms import arm_rows, below
 from archwright.reproduce.base import Settings
-from archwright.reproduce.binas_compare import ARMS, Bench, bench_notes, equal_time
+from archwright.reproduce.binas_compare import ARMS, ROOM, Bench, bench_notes, equal_time, within_reach
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from helpers.binas_plans import PLAN, planned_run, space_of, table_of
@@ -109,6 +112,19 @@ def test_rows_and_notes_say_how_binas_stands() -> None:
     notes = bench_notes(Bench("grey", GREY, 8, 5.0), [0.1, 0.2], slower)
     assert len(notes) == 2
     assert "+4.50 ± 0.50 points beside plain, mean over those of the limits that it keeps" in notes[1]
+
+
+def test_limits_that_a_machine_is_too_slow_for_are_raised_together_and_said() -> None:
+    strategy = SimpleNamespace(space=SPACE, table=SimpleNamespace(latency=table_of(SPACE)))
+    (lightest,) = table_of(SPACE).predict(SPACE, [SPACE.lightest()]).tolist()
+    reached = [1.2 * lightest / MARGIN, 2 * lightest / MARGIN]
+    assert within_reach(reached, cast(Thin, strategy)) == pytest.approx(reached, abs=1e-4)
+    raised = within_reach([lightest / 10, lightest / 4], cast(Thin, strategy))
+    assert raised == pytest.approx([ROOM * lightest / MARGIN, 2.5 * ROOM * lightest / MARGIN], abs=2e-4)
+    assert within_reach([], cast(Thin, strategy)) == []
+    asked = Bench("grey", GREY, 8, 5.0, (0.01, 0.02))
+    assert "limits 0.1 ms, 0.2 ms, raised from 0.01, 0.02 ms" in bench_notes(asked, [0.1, 0.2], {})[0]
+    assert "raised" not in bench_notes(asked, [0.01, 0.02], {})[0]
 
 
 def test_an_arm_that_is_better_at_a_limit_is_said() -> None:

@@ -46,6 +46,8 @@ ROUNDS = 5
 """Times that everything is measured, in another order each."""
 TYPICAL_ERROR = 0.02
 """Relative errors well above this count less than by their square in the fit of the correction."""
+LEAST_CORRECTED = 0.5
+"""Part of the quickest network's time that an affine correction must give it at least."""
 FEWEST_ROUNDS = 2
 """Rounds that a measurement with little time has nevertheless."""
 FACTORS = (0.5, 2.0)
@@ -466,6 +468,9 @@ def _resumed(lines: JsonLines, provenance: Provenance) -> dict[tuple[int, str], 
 def fit_correction(sums_ms: NDArray[np.float64], measured_ms: NDArray[np.float64]) -> Correction:
     """The affine map with the least *relative* errors, by which limits are missed; single large ones count less.
 
+    On a machine so busy that the map gives the quickest network less than half of what it took, even less than nothing,
+    it is one factor, the median.
+
     Args:
         sums_ms: sums of the parts of each network in milliseconds, (n,).
         measured_ms: what the whole networks took, (n,).
@@ -482,4 +487,7 @@ def fit_correction(sums_ms: NDArray[np.float64], measured_ms: NDArray[np.float64
             f"a fitted slope of {slope:.3g}",
             "Measure again on a quiet machine, with more repeats.",
         )
+    quickest = int(sums_ms.argmin())
+    if slope * sums_ms[quickest] + intercept < LEAST_CORRECTED * measured_ms[quickest]:
+        slope, intercept = float(np.median(measured_ms / sums_ms)), 0.0
     return Correction(slope=slope, intercept_ms=intercept, networks=len(sums_ms), validation_networks=0)

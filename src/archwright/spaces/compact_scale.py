@@ -61,7 +61,7 @@ class CompactScale(StagedScale):
     cells: int = 3
     stage_factors: tuple[int, ...] = (1, 2, 4)
     width_choices: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0, 3.0)
-    stage_strides: tuple[int, ...] = (1, 2, 2)
+    stage_strides: tuple[int, ...] = (2, 2, 1)
     depths: tuple[int, ...] = (1, 2, 3)
     configurations: tuple[str, ...] = ("cn_k3", "bb_k3", "er_k3_e2", "ir_k3_e3")
 

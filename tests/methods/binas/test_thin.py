@@ -3,6 +3,7 @@ proposals: exact within two resources, and inside a larger network."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, RunError
 from archwright.methods.binas import Binas
 from archwright.methods.binas.thin import (
+    CLEARLY,
     FEWEST_STEPS,
     LATE,
     LOOSEST,
@@ -312,7 +314,8 @@ def test_a_further_limit_trains_only_for_itself(finished: Answer, tmp_path: Path
         aw.resume(folder, latency_ms=[REACH[0] / 2])
     result = aw.resume(folder, latency_ms=[limit])
     accuracies = [one.validation_accuracy for one in result.models]
-    assert accuracies == sorted(accuracies)
+    error = 100 * (0.25 / 24) ** 0.5  # of 24 validation images
+    assert all(looser >= tighter - CLEARLY * error for tighter, looser in itertools.pairwise(accuracies))
     for one, before_it in zip(result.models, finished.models, strict=False):
         assert one.limits == before_it.limits
         assert one.validation_accuracy >= before_it.validation_accuracy  # or the new one is within it, too
