@@ -54,12 +54,29 @@ def test_a_limit_that_nothing_keeps_is_said_and_the_study_goes_on(
     assert not any("within" in row.label for row in outcome.rows)
 
 
-def test_rows_of_an_arm_are_compared_where_all_seeds_have_them() -> None:
+def test_rows_of_an_arm_are_compared_by_the_seeds_that_it_has() -> None:
     rows = {"fisher x": [80.0, 82.0], "taylor x": [78.0, 81.0], "L1 x": [50.0]}
     found = thin.Found(given=[84.0, 84.0], rows=rows)
-    said = thin.standing_of("photos4", found, "x", ["fisher", "taylor", "L1"])
-    expected = "photos4: fisher x is -3.00 ± 1.00 points beside the given network; +1.50 ± 0.50 beside taylor"
-    assert said == [expected]
+    (said,) = thin.standing_of("photos4", found, "x", ["fisher", "taylor", "L1", "random"])
+    assert "-3.00 ± 1.00 points beside the given network" in said
+    assert "+1.50 ± 0.50 beside taylor" in said
+    assert "+30.00 beside L1 (first seed)" in said
+    assert "random" not in said
+
+
+def test_what_the_first_seed_leaves_far_behind_is_not_run_again(tmp_path: Path) -> None:
+    rows = {
+        "fisher 65 % MACs": [80.0],
+        "fisher 50 % MACs": [70.0],
+        "L1 65 % MACs": [69.0],
+        "L1 50 % MACs": [59.0],
+        "taylor 65 % MACs": [69.0],
+        "taylor 50 % MACs": [61.0],
+    }
+    study = thin.Study(Settings(tmp_path), "photos4", "", "", thin.Found(rows=rows))
+    assert study.far_behind("L1")
+    assert not any(map(study.far_behind, ("fisher", "taylor", "random")))
+    assert not thin.Study(Settings(tmp_path), "photos4", "", "", thin.Found()).far_behind("L1"), "no seed yet"
 
 
 def test_an_unknown_part_is_refused(tmp_path: Path) -> None:

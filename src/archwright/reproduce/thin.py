@@ -3,7 +3,8 @@
 One network of each data set is trained (:mod:`archwright.reproduce.thin_networks`); seeds change what is drawn, the
 validation part, and the order and augmentation of the images in the fine-tuning, which has 60 steps in every arm. Rows
 are on test images that no network has seen. Every arm is an ordinary run in a folder of its own: a killed study goes
-on, and more seeds only add runs; all arms of a seed are done before the next seed.
+on, and more seeds only add runs; all arms of a seed are done before the next seed. Scores that the first seed leaves
+far behind are not run again: what seeds add is a tenth of that.
 
 At shares of the multiply-accumulates all arms have widths on steps of 8. At limits on the latency as ONNX widths go by
 the staircase of this machine; beside them are the whole network with images so small that it is as quick, tuned alike,
@@ -63,6 +64,8 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "Network Slimming": {"scores": "slimming", "keep_macs": FEWER, "search_epochs": 3},
 }
 """Settings of every arm at shares."""
+FAR_BEHIND = 10.0
+"""Points that an arm is behind ours at every share with the first seed, so that it gets no further seeds."""
 LIMITED: Mapping[str, Mapping[str, Any]] = {
     OURS: {"scores": OURS, "compare": True},
     "taylor": {"scores": "taylor", "compare": False},
@@ -164,7 +167,8 @@ class Study:
 
     def run(self, seed: int) -> None:
         """All arms of one seed; what they find is added."""
-        tested = [one for arm in ARMS for one in self.at_shares(arm, seed)]
+        arms = [arm for arm in ARMS if not self.far_behind(arm)]
+        tested = [one for arm in arms for one in self.at_shares(arm, seed)]
         if has_onnx():
             for arm in LIMITED:
                 tested += self.within_limits(arm, seed)
@@ -174,6 +178,13 @@ class Study:
                 self.found.ratios |= self.ratios(tested)
         for one in tested:
             self.found.rows.setdefault(one.label, []).append(one.accuracy)
+
+    def far_behind(self, arm: str) -> bool:
+        """Whether the first seed, if it is done, left the arm far behind ours at every share they are compared at."""
+        pairs = [
+            (self.found.rows.get(at_share(OURS, share)), self.found.rows.get(at_share(arm, share))) for share in FEWER
+        ]
+        return all(ours and other and ours[0] - other[0] > FAR_BEHIND for ours, other in pairs)
 
     def _thinned(self, kind: str, arm: str, seed: int, **options: Any) -> Answer:
         """The run of one arm, finished."""
@@ -197,10 +208,7 @@ class Study:
         answer = self._thinned("", arm, seed, **own, timing=False, step=STEP, compare=False, onnx=False)
         if arm == OURS and answer.before is not None:
             self.found.given.append(float(answer.before.accuracy or 0))
-        return [
-            _tested(answer, f"{arm} {100 * (one.details or {})['asked']['keep_macs']:.0f} % MACs", one)
-            for one in answer.models
-        ]
+        return [_tested(answer, at_share(arm, (one.details or {})["asked"]["keep_macs"]), one) for one in answer.models]
 
     # --- limits ---
 
@@ -269,6 +277,11 @@ class Study:
         return {one.label: 100 * float(log.done[one.label]) for one in tested}
 
 
+def at_share(arm: str, share: float) -> str:
+    """The row of an arm at a share of the multiply-accumulates."""
+    return f"{arm} {100 * share:.0f} % MACs"
+
+
 def _within(arm: str, part: float) -> str:
     return f"{arm} within {100 * part:.0f} % of the latency"
 
@@ -293,8 +306,7 @@ def verdicts(name: str, found: Found) -> list[str]:
     """
     notes = []
     for share in FEWER:
-        ending = f"{100 * share:.0f} % MACs"
-        notes += standing_of(name, found, ending, list(ARMS))
+        notes += standing_of(name, found, at_share("", share).strip(), list(ARMS))
     for part in LIMITS if found.ratios else ():
         notes += standing_of(name, found, _within("", part).strip(), [*LIMITED, SMALLER, BINAS])
     slower = [f"{label} ({part:.0f} %)" for label, part in found.ratios.items() if part >= 100]
@@ -305,7 +317,7 @@ def verdicts(name: str, found: Found) -> list[str]:
 
 
 def standing_of(name: str, found: Found, ending: str, arms: Sequence[str]) -> list[str]:
-    """Ours in the rows of one ending, beside the given network and beside other arms that have all seeds.
+    """Ours in the rows of one ending, beside the given network and beside other arms, by the seeds that both have.
 
     Args:
         name: of the data set.
@@ -316,10 +328,11 @@ def standing_of(name: str, found: Found, ending: str, arms: Sequence[str]) -> li
     ours = np.array(found.rows.get(f"{OURS} {ending}", []))
     if len(ours) != len(found.given):
         return []
-    others = [
-        f"{mean_gain(ours - np.array(values))} beside {arm}"
-        for arm in arms
-        if arm != OURS and len(values := found.rows.get(f"{arm} {ending}", [])) == len(ours)
-    ]
+    others = []
+    for arm in (one for one in arms if one != OURS):
+        values = np.array(found.rows.get(f"{arm} {ending}", []))
+        if len(values) in (1, len(ours)):
+            alone = " (first seed)" * (len(values) < len(ours))
+            others.append(f"{mean_gain(ours[: len(values)] - values)} beside {arm}{alone}")
     whole = f"{mean_gain(ours - np.array(found.given))} points beside the given network"
     return [f"{name}: {OURS} {ending} is {'; '.join([whole, *others])}"]
