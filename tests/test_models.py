@@ -117,6 +117,13 @@ def test_a_run_without_a_model_says_why(tmp_path: Path) -> None:
         load_model(tmp_path / "early")
 
 
+def test_an_onnx_file_is_no_network_and_the_error_says_what_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"graph")
+    with pytest.raises(InputError, match="archwright predict FILE.onnx"):
+        load_model(path)
+
+
 def test_the_model_of_a_run_is_found_by_its_folder(model: Model, tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", {"method": "random", "data": "digits"}, {})
     model.save(run.artifact("best.safetensors"))

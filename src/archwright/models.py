@@ -293,6 +293,9 @@ def load_member(path: Path, space: Space[Any] | None = None, allow_import: bool 
     """The one network saved in the file ``path``; ``space`` and ``allow_import`` as in :func:`load_model`."""
     if not path.is_file():
         raise InputError("a model file (.safetensors) or a finished run with a trained model", str(path))
+    if path.suffix == ".onnx":
+        hint = "Predict with it: archwright predict FILE.onnx, or archwright.models.load_classifier(FILE)."
+        raise InputError("a model file (.safetensors), which has a PyTorch network", str(path), hint)
     metadata = read_metadata(path)
     if "archwright" not in metadata:
         raise InputError("a model saved by archwright", f"{path} without its facts in the header")
