@@ -120,7 +120,7 @@ def test_a_run_without_a_model_says_why(tmp_path: Path) -> None:
 def test_an_onnx_file_is_no_network_and_the_error_says_what_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(b"graph")
-    with pytest.raises(InputError, match="archwright predict FILE.onnx"):
+    with pytest.raises(InputError, match=r"archwright predict FILE\.onnx"):
         load_model(path)
 
 
