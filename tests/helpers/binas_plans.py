@@ -21,9 +21,10 @@ PLAN = Spending(
     step_mega_ms=0.001,
     shifted=True,
     fewest_steps=1,
+    shared_from=0,
 )
 """A few steps a network: 60 ms for the looser limit and 40 for the tighter one. A step takes as long whatever network
-it is of, and images are said to be seen often."""
+it is of, images are said to be seen often, and few passes are shared nevertheless."""
 
 
 def space_of(image_size: int = 8, classes: int = 2, image_channels: int = 1) -> Compact:

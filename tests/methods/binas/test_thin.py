@@ -23,6 +23,7 @@ from archwright.methods.binas.thin import (
     FEWEST_STEPS,
     LATE,
     LOOSEST,
+    SHARED_FROM,
     Proposal,
     Thin,
     default_minutes,
@@ -148,6 +149,29 @@ def test_limits_share_the_time_equally_where_that_is_asked_for(plan_run: str, tm
     )
     assert set(ItemLog(found.folder / "items" / "allotted.jsonl").done.values()) == {0.05}
     assert set(found.beside) == {"chance"}
+
+
+@pytest.mark.parametrize("equally", [False, True])
+def test_few_passes_go_to_one_network_for_all_limits(equally: bool, tmp_path: Path) -> None:
+    """Unless they are to be shared; the tightest limit's network has all of the time then."""
+    plan = PLAN.model_copy(update={"shared_from": SHARED_FROM})
+    found = aw.search(
+        "binas",
+        run=tmp_path / "run",
+        data=GREY,
+        limits={"latency_ms": LIMITS},
+        plan_from=planned_run(tmp_path / "plan", SPACE, plan),
+        minutes_of="processor",
+        limits_equally=equally,
+        beside=False,
+    )
+    allotted = list(ItemLog(found.folder / "items" / "allotted.jsonl").done.values())
+    assert allotted == ([0.05, 0.05] if equally else [0.1])
+    assert (len({one.architecture for one in answers_of(found.folder)}) == 1) != equally
+    said = [line for line in found.insights if "passes over the images are too few" in line]
+    assert len(said) == (0 if equally else 1), "of the looser limit alone"
+    (kept,) = TABLE.predict(SPACE, [SPACE.parse(answers_of(found.folder)[0].architecture)]).tolist()
+    assert equally or kept <= LIMITS[0]
 
 
 def test_a_network_that_keeps_several_limits_is_trained_once_for_the_time_of_all(plan_run: str, tmp_path: Path) -> None:

@@ -9,6 +9,9 @@
    trained on towards that one's answers. A network that serves several limits is trained once, for the time of all of
    these.
 
+Where the time is enough for few passes over the images it is not shared: the network of the tightest limit is trained
+for all of it and answers every limit.
+
 Trainings end by the clock: their steps are counted as they go, so that the minutes are kept on a busy machine too, and
 every count is kept in the run, so that a resumed run, or one with ``plan_from``, trains the same networks. Every limit
 gets the slowest network within it that is not clearly worse on validation, so that a looser one is never clearly worse.
@@ -83,6 +86,9 @@ BESIDE = 0.1
 """Part of the minutes for simple things beside."""
 LOOSEST = 0.6
 """Part of the training time that the loosest of several limits gets; the others share the rest."""
+SHARED_FROM = 25
+"""Passes over the images, of the tightest limit's network in all of the time, from which on the time is shared among
+limits. On Fashion-MNIST sharing lost points at 5 and at 13 passes and gained at 38: see docs/measured/binas.md."""
 ASKED = 1 / 3
 """Part of a training step that a teacher's answer takes: no backward pass."""
 LATE = 0.3
@@ -124,6 +130,7 @@ class Spending(StageResult):
         shifted: whether training images are shifted, as they are seen often.
         fewest_steps: that an answer should get; networks too large for them are not looked at.
         share: of these seconds that the processor was working for this process when they were planned.
+        shared_from: passes over the images from which on several limits share the time.
     """
 
     seconds: float = Field(gt=0)
@@ -136,6 +143,7 @@ class Spending(StageResult):
     shifted: bool
     fewest_steps: int = Field(FEWEST_STEPS, ge=1)
     share: float = Field(1.0, gt=0, le=1)
+    shared_from: float = Field(SHARED_FROM, ge=0)
 
     def step_ms(self, macs: float) -> float:
         """Milliseconds of a training step of a network with so many multiply-accumulates an image."""
@@ -308,15 +316,18 @@ class Thin:
             share=1.0 if self.options.minutes_of == "processor" else max(pace.share, LEAST_SHARE),
         )
         self._check_time(found, spent + beside + kept)
-        first = self._share([1] * limits) * found.seconds
-        images, counted = len(context.task.data.train), self._counted(found, found.share * first)
-        passes = found.steps(found.share * first, counted[MACS]) * self.recipe.batch_size / images
+        together = self._one_for_all(found)
+        first = found.seconds if together else self._share([1] * limits) * found.seconds
+        images, counted = len(context.task.data.train), self._counted(found, first, 0 if together else -1)
+        passes = self._passes(found, first, counted[MACS])
         often = passes >= SEEN_OFTEN and counted["params"] >= BY_HEART * images
-        further = f", {(found.seconds - first) / (limits - 1):.3g} s for each tighter one" if limits > 1 else ""
+        whose = "one network for all limits" if together else "the loosest limit's network"
+        apart = limits > 1 and not together
+        further = f", {(found.seconds - first) / (limits - 1):.3g} s for each tighter one" if apart else ""
         busy = "" if found.share > BUSY else f" This process gets {found.share:.0%} of a processor now."
         seen = f"{passes:,.0f}" if passes >= 10 else f"{passes:.1f}"
         context.progress.say(
-            f"Plan: {first:.3g} s for the loosest limit's network, about {seen} passes over the images, in "
+            f"Plan: {first:.3g} s for {whose}, about {seen} passes over the images, in "
             f"{precision}{further}; {beside:.3g} s for simple models to compare.{busy}"
         )
         return found.model_copy(update={"shifted": often or passes >= ALWAYS_SHIFTED})
@@ -346,11 +357,29 @@ class Thin:
                 f"{LEAST_STEPS} steps for each limit {least:.3g} s. Give at least --minutes {minutes:.2g}."
             )
 
-    def _counted(self, spending: Spending, seconds: float) -> Mapping[str, float]:
-        """Costs of the network that ``seconds`` will be spent on for the loosest limit, by the table alone."""
-        loosest = tightest_first(self.table.limit_sets)[-1]
+    def _passes(self, spending: Spending, seconds: float, macs: float) -> float:
+        """Passes over the training images in ``seconds``, of a network with so many ``macs`` an image."""
+        steps = spending.steps(spending.share * seconds, macs)
+        return steps * self.recipe.batch_size / len(self.context.task.data.train)
+
+    def _one_for_all(self, spending: Spending) -> bool:
+        """Whether one network is trained for all limits, as there is time for few passes over the images."""
+        if len(self.table.limit_sets) == 1 or self.options.limits_equally:
+            return False
+        counted = self._counted(spending, spending.seconds, 0)
+        return self._passes(spending, spending.seconds, counted[MACS]) < spending.shared_from
+
+    def _counted(self, spending: Spending, seconds: float, place: int) -> Mapping[str, float]:
+        """Costs of the network that ``seconds`` would be spent on for a limit, by the table alone.
+
+        Args:
+            spending: the plan.
+            seconds: of its training.
+            place: of the limit, from the tightest on.
+        """
+        limits = tightest_first(self.table.limit_sets)[place]
         try:
-            return best_within(self.valued, spending.most_macs(seconds), loosest).costs
+            return best_within(self.valued, spending.most_macs(spending.share * seconds), limits).costs
         except InfeasibleError:  # said when it is trained
             return self.table.predicted(self._size, self.space.lightest())
 
@@ -441,9 +470,11 @@ class Thin:
 
         The best within the tightest limit may be so wide that nothing good is around it. So it is looked for with every
         bound on its widths, each looser limit's is the best that contains it, and the chain counts that is worth most
-        by the table; that one is then held to its limits here.
+        by the table; that one is then held to its limits here. In a time for few passes all have the tightest one's.
         """
         tightest = list(reversed(limit_sets))
+        if self._one_for_all(self.spending):
+            return [Proposal(architecture=self._best(tightest[0], self.valued))] * len(tightest)
         worths = []
         for width in range(self.space.most_widths):
             try:
@@ -490,7 +521,8 @@ class Thin:
     def _most_macs(self) -> float:
         """Multiply-accumulates of the largest network that there is time for."""
         spending = self.spending
-        return spending.most_macs(spending.share * spending.seconds * (LOOSEST if spending.limits > 1 else 1.0))
+        alone = spending.limits == 1 or self._one_for_all(spending)
+        return spending.most_macs(spending.share * spending.seconds * (1.0 if alone else LOOSEST))
 
     def _within(self, limits: Limits, problem: StagedProblem) -> str:
         """The most valuable network of ``problem`` within ``limits``, by the table, for which there is time."""
@@ -601,6 +633,12 @@ class Thin:
         used = ms / limits["latency_ms"] if "latency_ms" in limits else 1.0
         if used >= WELL_USED:
             return said
+        if self._one_for_all(self.spending):
+            passes = self._passes(self.spending, self.spending.seconds, self._macs(self.space.parse(new.architecture)))
+            return (
+                f"{said} It uses {used:.0%} of the limit: {passes:.0f} passes over the images are too few to train "
+                f"several networks. More --minutes, or this limit alone, get a larger one."
+            )
         return f"{said} It uses {used:.0%} of the limit: no larger one that fits is expected to be better."
 
 
