@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 pytest.importorskip("onnxruntime")
 
+from archwright import quantise as quantise_module
 from archwright.errors import InputError
 from archwright.quantise import (
     Calibrated,
@@ -22,6 +23,7 @@ from archwright.quantise import (
     run_logits,
     session,
     to_onnx,
+    weight_steps,
 )
 
 
@@ -61,6 +63,7 @@ def test_the_file_is_what_the_whole_procedure_of_onnx_runtime_makes(tmp_path: Pa
         activation_type=QuantType.QUInt8,
         weight_type=QuantType.QInt8,
         per_channel=True,
+        reduce_range=weight_steps() < 127,
     )
     ours = run_logits(session(Calibrated(content, IMAGES.numpy()).quantised().content), IMAGES)
     theirs = run_logits(session((tmp_path / "theirs.onnx").read_bytes()), IMAGES)
@@ -69,7 +72,7 @@ def test_the_file_is_what_the_whole_procedure_of_onnx_runtime_makes(tmp_path: Pa
 
 
 def test_one_layer_by_hand() -> None:
-    """A 1x1 convolution: images to 255 steps, weights to 127 a channel, the answer to 255 steps again."""
+    """A 1x1 convolution: images to 255 steps, weights to 127 or 64 a channel, the answer to 255 steps again."""
     torch.manual_seed(3)
     layer = nn.Conv2d(3, 4, 1, bias=False)
     found = run_logits(session(graph(layer).quantised().content), IMAGES[:8])
@@ -81,7 +84,7 @@ def test_one_layer_by_hand() -> None:
         return scale * ((values / scale).round() + zero).clamp(0, 255).sub(zero)
 
     weight = layer.weight.detach()
-    scales = weight.abs().amax((1, 2, 3), keepdim=True) / 127
+    scales = weight.abs().amax((1, 2, 3), keepdim=True) / weight_steps()
     rounded = scales * (weight / scales).round()
     with torch.no_grad():
         every = layer(IMAGES)
@@ -90,6 +93,34 @@ def test_one_layer_by_hand() -> None:
     step = float(every.max() - every.min()) / 255
     assert float((found - wanted).abs().max()) <= step * 1.01  # a tie may round to the other side
     assert float(((found - wanted).abs() > step / 2).float().mean()) < 0.01
+
+
+@pytest.mark.parametrize(("cut_off", "steps"), [(False, 127), (True, 64)])
+def test_weights_have_fewer_steps_where_the_processor_cuts_sums_off(
+    cut_off: bool, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on x86 without VNNI, where two products are added in 16 bits."""
+
+    class Processor:
+        def run(self, _: None, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+            pair = 2 * 127 * int(given["images"][0, 0])
+            return [np.array([[2 * (min(pair, 2**15 - 1) if cut_off else pair)]])]
+
+    monkeypatch.setattr(quantise_module, "session", lambda _: Processor())
+    monkeypatch.setattr(quantise_module, "weight_steps", weight_steps.__wrapped__)
+    assert weight_steps.__wrapped__() == steps
+    monkeypatch.undo()
+    made = graph(small())
+    monkeypatch.setattr(quantise_module, "weight_steps", lambda: steps)
+    import onnx
+
+    weights = [
+        onnx.numpy_helper.to_array(one)
+        for one in onnx.load_from_string(made.quantised().content).graph.initializer
+        if one.data_type == onnx.TensorProto.INT8 and one.dims
+    ]
+    assert max(int(np.abs(one.astype(int)).max()) for one in weights if one.size > 8) == steps
+    assert made.quantised().facts()["calibration"]["weight_steps"] == steps
 
 
 def test_layers_and_what_stays_in_float() -> None:
@@ -112,7 +143,7 @@ def test_the_facts_say_what_it_was_calibrated_on() -> None:
     digest = hashlib.sha256(IMAGES.numpy().tobytes()).hexdigest()
     assert facts == {
         "precision": "int8",
-        "calibration": {"method": "minmax", "images": 40, "sha256": digest},
+        "calibration": {"method": "minmax", "images": 40, "sha256": digest, "weight_steps": weight_steps()},
         "float_layers": [],
         "float_operators": [],
     }

@@ -125,6 +125,7 @@ def consistent(method: str, given: dict[str, Any]) -> dict[str, Any]:
     without |= {"evaluate"} if "benchmark" in given else {"dataset"}
     if "data" not in given and {"benchmark", "evaluate"} & set(given):
         without |= {"split", "image_size", "skip_bad", "final_epochs", "onnx", "augment"}
+    without |= {"rounds"} if given.get("estimator", "hierarchical") != "hierarchical" else set()
     if {"sample", "population"} & set(given):
         given["population"] = given.get("sample", 10) + given.get("population", 2) + 9  # 20 is the default
     given = {name: value for name, value in given.items() if name not in without}

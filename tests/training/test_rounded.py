@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from archwright.training import rounded
 from archwright.training.rounded import Rounded, input_bounds, rounded_inputs, rounding
 
 
 def test_weights_are_rounded_channel_by_channel() -> None:
     weight = torch.tensor([[1.27, -0.634, 0.001], [0.0, 0.0, 0.0], [-12.7, 6.36, 0.04]])
     wanted = torch.tensor([[1.27, -0.63, 0.0], [0.0, 0.0, 0.0], [-12.7, 6.4, 0.0]])
-    assert torch.allclose(Rounded()(weight), wanted, atol=1e-6)
+    assert torch.allclose(Rounded(127)(weight), wanted, atol=1e-6)
 
 
 def test_inputs_have_255_steps_with_zero_among_them_and_gradients_inside() -> None:
@@ -36,7 +34,7 @@ def test_a_network_rounds_inside_and_is_itself_again_after() -> None:
     bounds = input_bounds(network, images)
     assert bounds["0"] == (min(0.0, float(images.min())), max(0.0, float(images.max())))
     assert set(bounds) == {"0", "3"}
-    with rounding(network, bounds):
+    with rounding(network, bounds, 127):
         rounded = network(images)
         assert not torch.equal(rounded, answers)
         assert torch.allclose(rounded, answers, atol=0.05)
@@ -45,9 +43,8 @@ def test_a_network_rounds_inside_and_is_itself_again_after() -> None:
     assert torch.equal(before, network[0].weight)
 
 
-def test_training_inside_learns_what_rounding_spoils(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_inside_learns_what_rounding_spoils() -> None:
     """With three values a weight digits are hardly read; tuned with that rounding most of them are again."""
-    monkeypatch.setattr(rounded, "WEIGHT_STEPS", 1)
     pixels, targets = load_digits(return_X_y=True)
     x, y = torch.from_numpy(pixels).float() / 16, torch.from_numpy(targets)
     torch.manual_seed(0)
@@ -66,7 +63,7 @@ def test_training_inside_learns_what_rounding_spoils(monkeypatch: pytest.MonkeyP
     tuned()
     bounds = input_bounds(network, x)
     assert right() > 0.95
-    with rounding(network, bounds):
+    with rounding(network, bounds, 1):
         before = right()
         tuned()
         after = right()

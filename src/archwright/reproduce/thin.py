@@ -278,7 +278,12 @@ class Study:
 
 
 def at_share(arm: str, share: float) -> str:
-    """The row of an arm at a share of the multiply-accumulates."""
+    """The row of an arm where some of the work stays.
+
+    Args:
+        arm: its name.
+        share: of the multiply-accumulates that stays.
+    """
     return f"{arm} {100 * share:.0f} % MACs"
 
 

@@ -32,6 +32,7 @@ from archwright.quantise import (
     clearly_lower,
     quantise,
     to_onnx,
+    weight_steps,
 )
 from archwright.runs.files import write_atomic
 from archwright.runs.run import Run
@@ -463,7 +464,7 @@ class Trainer:
         steps = max(ROUNDED_STEPS, round(ROUNDED_SHARE * one.steps))
         bounds = input_bounds(network, self.calibration(one.place).to(device))
         recipe, alone = self.recipe.changed(lr=ROUNDED_RATE * self.recipe.lr), self.context.alone
-        with rounding(network, bounds):  # which cannot be sent to other processes
+        with rounding(network, bounds, weight_steps()):  # which cannot be sent to other processes
             self.train(name, network, one.place, steps, recipe, team=alone)
         replace(loaded, network=network).save(self.file(name))
         self.context.run.checkpoints(f"trained/{name}").clear()

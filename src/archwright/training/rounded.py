@@ -1,9 +1,9 @@
 """Training with the rounding of int8 in it, so that a network learns to be right in spite of it.
 
-Weights of convolutions and linear layers are rounded to 127 steps a side for each output channel, and what these layers
-are given to 255 steps between bounds that are fixed. Gradients pass as if nothing was rounded (straight through), but
-for values outside the bounds, which have none. A norm behind a layer scales its output channels, so that rounding its
-weights before or after the two are joined is the same. The weights that are trained stay in float.
+Weights of convolutions and linear layers are rounded to some steps a side for each output channel, and what these
+layers are given to 255 steps between bounds that are fixed. Gradients pass as if nothing was rounded (straight
+through), but for values outside the bounds, which have none. A norm behind a layer scales its output channels, so that
+rounding its weights before or after the two are joined is the same. The weights that are trained stay in float.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 LAYERS = (nn.Conv2d, nn.Linear)
-WEIGHT_STEPS, INPUT_STEPS = 127, 255
+INPUT_STEPS = 255
 AT_ONCE = 32
 """Images that are looked at together."""
 
@@ -25,11 +25,15 @@ Bounds = Mapping[str, tuple[float, float]]
 
 
 class Rounded(nn.Module):
-    """Weights (out, ...) as int8 has them."""
+    """Weights (out, ...) as int8 has them, with ``steps`` values on each side of zero."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
 
     def forward(self, weight: Tensor) -> Tensor:
-        """Each output channel in steps of 1/127 of its largest value."""
-        step = weight.detach().abs().flatten(1).amax(1).clamp(min=1e-12) / WEIGHT_STEPS
+        """Each output channel in parts of its largest value."""
+        step = weight.detach().abs().flatten(1).amax(1).clamp(min=1e-12) / self.steps
         step = step.view(-1, *[1] * (weight.ndim - 1))
         return weight + ((weight / step).round() * step - weight).detach()
 
@@ -78,17 +82,18 @@ def input_bounds(network: nn.Module, images: Tensor) -> Bounds:
 
 
 @contextmanager
-def rounding(network: nn.Module, bounds: Bounds) -> Iterator[None]:
+def rounding(network: nn.Module, bounds: Bounds, weight_steps: int) -> Iterator[None]:
     """Every layer of ``network`` rounds within the block, and is as before after it, with the weights it then has.
 
     Args:
         network: changed in place for the time.
         bounds: of the inputs of its layers, from :func:`input_bounds`.
+        weight_steps: of weights, on each side of zero.
     """
     layers = {name: layer for name, layer in network.named_modules() if name in bounds}
     hooks = []
     for name, layer in layers.items():
-        parametrize.register_parametrization(layer, "weight", Rounded())
+        parametrize.register_parametrization(layer, "weight", Rounded(weight_steps))
         low, high = bounds[name]
         hooks.append(
             layer.register_forward_pre_hook(
