@@ -22,6 +22,16 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
 
 
+def brief(text: str, most: int = 60) -> str:
+    """``text``, or its beginning with dots behind it.
+
+    Args:
+        text: of any length: the space of a network that was thinned names every channel.
+        most: characters of the result.
+    """
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def shortened(text: str, lines: int = 8, characters: int = 1500) -> str:
     """A text as one screen: each line visible, and what is too much left out aloud.
 

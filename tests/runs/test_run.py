@@ -146,6 +146,7 @@ def test_new_folders_differ_and_hold_only_safe_characters(runs_folder: Path) -> 
     assert len(set(made)) == 3
     assert all(folder.is_dir() and folder.parent == runs_folder for folder in made)
     assert all("my-space-1" in folder.name for folder in made)
+    assert len(new_folder("rarts-width", "width:" + 500 * "blocks.0: 0-15 ").name) < 100, "a name that no disk refuses"
 
 
 def test_runs_are_found_by_path_name_and_last(runs_folder: Path) -> None:

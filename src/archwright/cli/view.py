@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from archwright.search.values import OWN_FUNCTION
-from archwright.terminal import say, show_table
+from archwright.terminal import brief, say, show_table
 
 if TYPE_CHECKING:
     from archwright.models import Prediction
@@ -136,7 +136,7 @@ def _show_models(answer: Answer) -> None:
 
 
 def _title(answer: Answer) -> str:
-    return f"{answer.method} on {answer.space} ({answer.data}), seed {answer.seed}"
+    return f"{answer.method} on {brief(answer.space)} ({answer.data}), seed {answer.seed}"
 
 
 def _say_all(sentences: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from archwright.runs.files import write_atomic
 from archwright.runs.run import Run
 from archwright.search.answer import Answer
 from archwright.search.tested import OnTestImages, read_tested
+from archwright.terminal import brief
 
 SURE = 0.05
 """Chance below which a difference is called one."""
@@ -80,7 +81,7 @@ def _overview(both: Sequence[Compared], address: Callable[[Run], str]) -> str:
     rows = []
     for run, answer in both:
         best, name = answer.best, run.folder.name
-        texts = (answer.method, answer.space, answer.data or "", str(answer.seed))
+        texts = (answer.method, brief(answer.space), answer.data or "", str(answer.seed))
         size = f"{best.params:,}" if best.params is not None else ""
         numbers = (accuracy_text(best), latency_text(best.latency_ms), size, duration(answer.seconds), run.note)
         link = f'<a href="{escape(address(run))}">{escape(name)}</a>'

@@ -429,6 +429,8 @@ _MAY_CHANGE = frozenset(
 """Settings that say where and how long a run works, what it may be asked besides, and where the images lie, whose
 fingerprint is kept: their change changes no finished result."""
 _HEADER: dict[str, type] = {"created": str, "versions": dict, "machine": dict, "configuration": dict}
+MOST_OF_A_PART = 40
+"""Characters of a run folder's name that a method or a space has."""
 MOST_NAME = 100
 """Characters of the name of a stage, which is the name of its files."""
 _ASKED: dict[str, type] = {"method": str, "space": str, "seed": int}
@@ -509,7 +511,10 @@ def runs_root() -> Path:
 def new_folder(*parts: str) -> Path:
     """A new, empty folder in the runs root, named by the time and ``parts``; no other process gets the same."""
     stem = "-".join(
-        [time.strftime("%Y%m%d-%H%M%S"), *(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-") for part in parts)]
+        [
+            time.strftime("%Y%m%d-%H%M%S"),
+            *(re.sub(r"[^A-Za-z0-9.]+", "-", part)[:MOST_OF_A_PART].strip("-") for part in parts),
+        ]
     )
     for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
         folder = runs_root() / f"{stem}{suffix}"

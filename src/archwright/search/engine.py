@@ -38,6 +38,7 @@ from archwright.search.together import check_ranks, join, prepare, with_ranks
 from archwright.spaces.base import Space
 from archwright.spaces.model_space import ModelSpace
 from archwright.tables.base import load_benchmark
+from archwright.terminal import brief
 from archwright.trackers import attach, check_trackers
 from archwright.training.team import FEW_IMAGES, Team
 
@@ -563,7 +564,7 @@ def _say_plan(method: Method, counted: float | None) -> float:
         context.progress.say(context.task.data.describe())
     seconds = method.estimate_seconds() if counted is None else counted
     if seconds is not None:
-        text = f"{c.method} on {c.space}: about {said_seconds(seconds)} on {context.device.name}"
+        text = f"{c.method} on {brief(c.space)}: about {said_seconds(seconds)} on {context.device.name}"
         context.progress.say(f"{text}{_busy()}.")
     kept = SECONDS_A_RECORD * method.rounds if isinstance(method, SearchMethod) else 0.0
     return max(seconds or 0.0, kept)
