@@ -74,7 +74,8 @@ def test_limits_of_our_own_choice_leave_room_for_what_was_timed() -> None:
     assert with_room([1.0, 2.0], None) == [1.0, 2.0]
     assert with_room([1.0, 2.0], 0.5) == [1.0, 2.0]
     assert with_room([1.0, 2.0, 3.0], 1.0) == [1.25, 2.125, 3.0]
-    assert with_room([1.0, 1.4], 1.0) == [1.25, 1.75], "too near to each other: raised together"
+    assert with_room([1.0, 1.4], 1.0) == [1.25, 1.5625], "too near to each other"
+    assert with_room([1.0, 2.0, 3.0], 3.0) == [3.75, 4.2188, 4.6875], "not three times the tightest"
     assert with_room([1.0], 1.0) == [1.25]
     assert with_room([], 1.0) == []
 

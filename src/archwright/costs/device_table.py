@@ -701,7 +701,8 @@ def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
     """Limits of our own choice, moved up until the lightest network, as timed here, keeps the tightest one.
 
     A table's sums are off by some percent, and by more on a busy machine: what nobody asked for must not fail by that.
-    The loosest one stays where the others have room below it; else all are raised together.
+    The loosest one stays where the others have room below it; else it is as far above the tightest one as that is above
+    the lightest network, and not in proportion, which would be far above what is compared with.
 
     Args:
         limits_ms: milliseconds, as they were chosen.
@@ -712,9 +713,10 @@ def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
     if ROOM * lightest_ms <= min(limits_ms):
         return [round(limit, 4) for limit in limits_ms]
     low, least, most = ROOM * lightest_ms, min(limits_ms), max(limits_ms)
-    if most < ROOM * low:
-        return [round(low / least * limit, 4) for limit in limits_ms]
-    return [round(low + (limit - least) * (most - low) / (most - least), 4) for limit in limits_ms]
+    if most == least:
+        return [round(low, 4)] * len(limits_ms)
+    high = max(most, ROOM * low)
+    return [round(low + (limit - least) * (high - low) / (most - least), 4) for limit in limits_ms]
 
 
 def measured_here(table: LatencyTable) -> bool:
