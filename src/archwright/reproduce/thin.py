@@ -4,7 +4,7 @@ One network of each data set is trained (:mod:`archwright.reproduce.thin_network
 validation part, and the order and augmentation of the images in the fine-tuning, which has 60 steps in every arm. Rows
 are on test images that no network has seen. Every arm is an ordinary run in a folder of its own: a killed study goes
 on, and more seeds only add runs; all arms of a seed are done before the next seed. Scores that the first seed leaves
-far behind are not run again: what seeds add is a tenth of that.
+far behind are not run again: seeds differ by a point or two.
 
 At shares of the multiply-accumulates all arms have widths on steps of 8. At limits on the latency as ONNX widths go by
 the staircase of this machine; beside them are the whole network with images so small that it is as quick, tuned alike,

@@ -364,7 +364,7 @@ class Thin:
 
     def _one_for_all(self, spending: Spending) -> bool:
         """Whether one network is trained for all limits, as there is time for few passes over the images."""
-        if len(self.table.limit_sets) == 1 or self.options.limits_equally:
+        if spending.limits == 1 or self.options.limits_equally:
             return False
         counted = self._counted(spending, spending.seconds, 0)
         return self._passes(spending, spending.seconds, counted[MACS]) < spending.shared_from
