@@ -15,9 +15,10 @@ from archwright.data.request import DataRequest, load_data
 from archwright.errors import InputError
 from archwright.methods.binas.thin import Thin
 from archwright.reproduce import binas_compare
-from archwright.reproduce.arms import arm_rows, below
+from archwright.reproduce.arms import arm_rows, below, run_arms
 from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_compare import ARMS, ROOM, Bench, bench_notes, equal_time, within_reach
+from archwright.runs.files import Json
 from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from helpers.binas_plans import PLAN, planned_run, space_of, table_of
@@ -131,6 +132,28 @@ def test_an_arm_that_is_better_at_a_limit_is_said() -> None:
     gains = np.array([[-1.0, -3.0, np.nan], [1.0, -2.0, np.nan], [0.0, -2.5, np.nan]])
     (said,) = below("grey", "BINAS", "control", [0.1, 0.2, 0.3], gains)
     assert said == "grey: BINAS is BELOW control within 0.2 ms: -2.50 ± 0.29 points"
+
+
+def by_gap(payload: Json, _: Stop) -> Json:
+    """Work item: BINAS has 90 and 95 %, every other arm so many points less as its name says, or nothing."""
+    if payload["arm"] == "BINAS":
+        return {"accuracies": [90.0 + payload["seed"], 95.0]}
+    near, far = payload["arm"].split()
+    return {"accuracies": [None if gap == "-" else float(gap) for gap in (near, far)]}
+
+
+def test_arms_that_the_first_seed_leaves_far_behind_get_no_further_seeds(tmp_path: Path) -> None:
+    arms = ("BINAS", "84.9 89.9", "84.9 90.1", "- 89.9", "- 90.1", "- -")
+    found = run_arms(Settings(tmp_path), tmp_path / "grey", arms, 3, {}, by_gap, behind=5.0)
+    seeds = {arm: len(values) for arm, values in found.items()}
+    assert seeds == {"BINAS": 3, "84.9 89.9": 1, "84.9 90.1": 3, "- 89.9": 1, "- 90.1": 3, "- -": 1}
+    notes = bench_notes(Bench("grey", GREY, 8, 5.0), [0.1, 0.2], found)
+    assert "+5.10 points beside 84.9 89.9, mean over the limits, first seed" in notes[1]
+    assert "+5.50 ± 0.29 points beside 84.9 90.1, mean over the limits" in notes[2]  # 5, 5.5 and 6
+    rows = {row.label: row.ours_std for row in arm_rows("grey", found)}
+    assert rows["84.9 89.9 grey mean"] is None
+    everyone = run_arms(Settings(tmp_path), tmp_path / "grey", arms, 3, {}, by_gap)
+    assert {len(values) for values in everyone.values()} == {3}
 
 
 def test_unknown_data_are_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from archwright.runs.run import ItemLog
 from archwright.runs.stop import Stop
 
 Accuracies = dict[str, NDArray[np.float64]]
-"""By arm, (seeds, limits); NaN where nothing of the arm keeps the limit."""
+"""By arm, (seeds, limits); NaN where nothing of the arm keeps the limit. An arm may have the first seed alone."""
 
 
 def run_arms(
@@ -27,8 +27,12 @@ def run_arms(
     shared: Json,
     work: Callable[[Json, Stop], Json],
     what: str = "accuracies",
+    behind: float | None = None,
 ) -> Accuracies:
     """Accuracies of every arm, (seeds, limits); the first arm is whole before the others start, which build on it.
+
+    With ``behind``, all arms have their first seed before the others' further ones, of which those get none that are
+    further behind the first arm, at every limit that they keep: seeds differ by a point or two.
 
     Args:
         settings: executor and progress.
@@ -38,17 +42,40 @@ def run_arms(
         shared: payload of all items beside arm, seed and folder.
         work: of an item; returns ``what``, and maybe more.
         what: of its result is wanted, a number a limit.
+        behind: points of accuracy; None: all arms get all seeds.
     """
     own = {"folder": str(folder), **shared}
-    payloads = {f"{arm} seed {seed}": {"arm": arm, "seed": seed, **own} for arm, seed in product(arms, range(seeds))}
-    log, found = ItemLog(folder / "finished.jsonl"), dict[str, Json]()
-    for group in (arms[:1], arms[1:]):
-        items = [Item(key, payload) for key, payload in payloads.items() if payload["arm"] in group]
+    log = ItemLog(folder / "finished.jsonl")
+    found = {arm: list[list[float | None]]() for arm in arms}
+
+    def run(names: Sequence[str], of_seeds: range) -> None:
+        asked = [(f"{arm} seed {seed}", arm, seed) for arm, seed in product(names, of_seeds)]
+        items = [Item(key, {"arm": arm, "seed": seed, **own}) for key, arm, seed in asked]
         done = sum(item.key in log.done for item in items)
         with settings.progress.task(f"{folder.name}: arms", len(items), done) as bar:
-            found |= run_items(settings.executor, work, items, log, Stop(), bar)
-    rows = {arm: [found[f"{arm} seed {seed}"][what] for seed in range(seeds)] for arm in arms}
-    return {arm: np.array(one, dtype=float) for arm, one in rows.items()}
+            results = run_items(settings.executor, work, items, log, Stop(), bar)
+        for key, arm, _ in asked:
+            found[arm].append(results[key][what])
+
+    first, others = arms[0], list(arms[1:])
+    run([first], range(seeds))
+    run(others, range(1))
+    if behind is not None:
+        others = [arm for arm in others if not far_behind(found[first][0], found[arm][0], behind)]
+    run(others, range(1, seeds))
+    return {arm: np.array(values, dtype=float) for arm, values in found.items()}
+
+
+def far_behind(ours: Sequence[float | None], theirs: Sequence[float | None], points: float) -> bool:
+    """Whether ``theirs`` is more than ``points`` less than ``ours`` wherever there is a value of both.
+
+    Args:
+        ours: accuracies of one seed, in percent.
+        theirs: the same of another arm; None where nothing of it keeps a limit.
+        points: of accuracy.
+    """
+    gaps = np.array(ours, dtype=float) - np.array(theirs, dtype=float)
+    return bool((gaps[~np.isnan(gaps)] > points).all())
 
 
 def row_of(label: str, values: NDArray[np.float64]) -> Row:
@@ -101,10 +128,13 @@ def standing(name: str, ours: str, limits: Sequence[float], accuracies: Accuraci
         kept = ~np.isnan(values).any(0)
         if arm == ours or not kept.any():
             continue
-        gain = mean_gain((accuracies[ours] - values)[:, kept].mean(1))
+        gains = accuracies[ours][: len(values)] - values
         where = "the limits" if kept.all() else "those of the limits that it keeps"
-        notes.append(f"{name}: {ours} is {gain} points beside {arm}, mean over {where}")
-        notes += below(name, ours, arm, limits, accuracies[ours] - values)
+        alone = ", first seed" * (len(values) < len(accuracies[ours]))
+        notes.append(
+            f"{name}: {ours} is {mean_gain(gains[:, kept].mean(1))} points beside {arm}, mean over {where}{alone}"
+        )
+        notes += below(name, ours, arm, limits, gains)
     return notes
 
 
