@@ -61,6 +61,25 @@ def test_every_network_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
     assert trained_on == [50 - (fold == part).sum() for part in range(5)]
 
 
+def test_fits_see_as_many_networks_as_are_asked_for_drawn_from_other_folds() -> None:
+    fold, seen = np.arange(50) % 5, []
+
+    def predict(train: np.ndarray, test: np.ndarray) -> np.ndarray:
+        assert len(train) == len(set(train)) == 12
+        assert not set(fold[train]) & set(fold[test])
+        seen.append(train.tolist())
+        return np.zeros(len(test))
+
+    comparison._cross_validated(predict, fold, 12)
+    comparison._cross_validated(predict, fold, 12)
+    assert seen[:5] == seen[5:]
+    assert seen[0] != seen[0][0:1] + list(range(seen[0][0] + 1, seen[0][0] + 12)), "drawn, not the first ones"
+    choices, y = additive_sample(200, noise=0.1)
+    few, many = (compare_predictors(choices, y, 12, folds=4, most=most) for most in (24, 200))
+    assert few["additive"]["kendall"] < many["additive"]["kendall"] - 0.1
+    assert many == compare_predictors(choices, y, 12, folds=4)
+
+
 def test_predictions_without_differences_rank_nothing() -> None:
     scores = comparison._rank_correlations(np.full(9, 70.0), np.arange(9.0))
     assert scores == {"kendall": 0.0, "spearman": 0.0}

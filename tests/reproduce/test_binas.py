@@ -13,6 +13,7 @@ from archwright.reproduce.base import Outcome, Row, Settings
 from archwright.solvers import StagedChoice, StagedProblem
 from archwright.solvers.problem import Floats
 from archwright.spaces.gallery import NETWORKS
+from helpers.latency_tables import unfitted
 
 
 def ours(outcome: Outcome) -> dict[str, Row]:
@@ -86,7 +87,7 @@ def test_no_solver_is_better_than_the_exact_front(tmp_path: Path, monkeypatch: p
 def test_table_2_and_figure_6_share_one_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = {"epochs": 1, "supernet_epochs": 1, "rank_networks": 4, "rows": 100, "batch_size": 36, "latency_repeats": 1}
     monkeypatch.setattr(binas, "SEARCH", {**binas.SEARCH, **tiny, "limits": {"params": 1e9}, "verify": False})
-    monkeypatch.setattr("archwright.costs.tables.fit_correction", binas_correction)
+    monkeypatch.setattr("archwright.costs.tables.fit_correction", unfitted)
     settings = Settings(tmp_path / "binas-2", data="random:classes=2,size=8,channels=1,count=120")
     table = binas.binas_2(settings)
     assert [row.paper for row in table.rows[:6]] == [0.84, 0.97, 0.29, 0.42, 0.66, 0.85]
@@ -96,10 +97,3 @@ def test_table_2_and_figure_6_share_one_search(tmp_path: Path, monkeypatch: pyte
     assert (folder / "run.json").stat().st_mtime_ns == begun
     assert list(tmp_path.glob("binas-search-*")) == [folder]
     assert len(figure.rows) == 2 * (2 * 5 + 4 * 5 * 4)  # gain and cost of two depths a stage, four changes a block
-
-
-def binas_correction(*_: object) -> object:
-    """One call a part on a busy machine may fit no line; the fit has its own tests."""
-    from archwright.costs.tables import Correction
-
-    return Correction(slope=1.0, intercept_ms=0.0, networks=20, validation_networks=0)

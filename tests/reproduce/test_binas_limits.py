@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from archwright.costs.tables import Correction
 from archwright.reproduce import binas_limits
 from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_limits import pays_from, spread_limits
+from helpers.latency_tables import unfitted
 
 
 def test_the_supernet_pays_from_where_the_lines_cross() -> None:
@@ -32,8 +32,7 @@ def test_one_search_is_asked_for_more_and_more(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(binas_limits, "SEARCH", {**binas_limits.SEARCH, **tiny, "latency_repeats": 1, "verify": False})
     monkeypatch.setattr(binas_limits, "COUNTS", (1, 3))
     monkeypatch.setattr(binas_limits, "SCRATCH_EPOCHS", 1)
-    unfitted = Correction(slope=1.0, intercept_ms=0.0, networks=20, validation_networks=0)
-    monkeypatch.setattr("archwright.costs.tables.fit_correction", lambda *_: unfitted)
+    monkeypatch.setattr("archwright.costs.tables.fit_correction", unfitted)
     settings = Settings(tmp_path, data="random:classes=2,size=8,channels=1,count=120")
     outcome = binas_limits.binas_limits(settings)
     rows = {row.label: row.ours for row in outcome.rows}

@@ -29,6 +29,7 @@ def compare_predictors(
     folds: int = 5,
     seed: int = 0,
     attributes: Floats | None = None,
+    most: int | None = None,
 ) -> dict[str, dict[str, float]]:
     """Rank correlations of the measured accuracy with cross-validated predictions, by predictor.
 
@@ -46,6 +47,7 @@ def compare_predictors(
         folds: how many parts of the networks are left out in turn.
         seed: of the folds and of the fits.
         attributes: (C, A), what the configurations have in common (``attributes_of``); by default nothing.
+        most: networks that a fit sees, drawn from those of the other folds; None for all of them.
 
     Returns:
         ``kendall`` and ``spearman`` of each predictor; 0 for predictions that are all the same.
@@ -83,7 +85,9 @@ def compare_predictors(
         ).predict(x[test]),
     }  # fmt: skip
     fold = _balanced_folds(y, folds, seed)
-    return {name: _rank_correlations(_cross_validated(predict, fold), y) for name, predict in predictors.items()}
+    return {
+        name: _rank_correlations(_cross_validated(predict, fold, most, seed), y) for name, predict in predictors.items()
+    }
 
 
 def _balanced_folds(y: Floats, folds: int, seed: int) -> Ints:
@@ -99,12 +103,14 @@ def _balanced_folds(y: Floats, folds: int, seed: int) -> Ints:
     return fold
 
 
-def _cross_validated(predict: HeldOut, fold: Ints) -> Floats:
-    """Predictions (n,), each fold's by a fit to the others."""
+def _cross_validated(predict: HeldOut, fold: Ints, most: int | None = None, seed: int = 0) -> Floats:
+    """Predictions (n,), each fold's by a fit to the others, or to ``most`` of them drawn at random."""
     predictions = np.empty(len(fold))
     for part in range(int(fold.max()) + 1):
-        test = np.flatnonzero(fold == part)
-        predictions[test] = predict(np.flatnonzero(fold != part), test)
+        test, train = np.flatnonzero(fold == part), np.flatnonzero(fold != part)
+        if most is not None:
+            train = np.sort(np.random.default_rng([seed, most, part]).permutation(train)[:most])
+        predictions[test] = predict(train, test)
     return predictions
 
 

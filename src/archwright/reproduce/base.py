@@ -43,6 +43,11 @@ reproductions = Registry(
         "BINAS beside uniform, random, evolved and longer trained networks (--only digits, cifar16, cifar32)",
     ),
     Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
+    Entry(
+        "binas-fig3-supernet",
+        "archwright.reproduce.binas_estimators:binas_fig3_supernet",
+        "the same on the supernet of binas-2: single and multiple paths, fits to whole networks",
+    ),
     Entry("binas-fig4", "archwright.reproduce.binas:binas_fig4", "solvers over limits and seeds"),
     Entry("binas-fig6", "archwright.reproduce.binas:binas_fig6", "what each design decision is worth"),
     Entry(

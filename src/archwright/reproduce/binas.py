@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,18 +141,30 @@ def binas_fig3(settings: Settings) -> Outcome:
         "the paper prints curves, no numbers; its 256 measurements took 10 epochs each (2,560)",
         f"epochs saved: {EPOCHS[-1]} of separate measurements against the fewest tried of one pool that do as well",
     ]
-    return Outcome(f"synthetic problem, {seeds} seeds", rows, notes, lambda path: _plot_curves(taus, path))
+    curves = {name: dict(zip(EPOCHS, own.mean(1).tolist(), strict=True)) for name, own in taus.items()}
+    spreads = {name: own.std(1).tolist() for name, own in taus.items()}
+    return Outcome(f"synthetic problem, {seeds} seeds", rows, notes, lambda path: plot_curves(curves, path, spreads))
 
 
-def _plot_curves(taus: dict[str, Floats], path: Path) -> None:
+def plot_curves(
+    curves: Mapping[str, Mapping[int, float]], path: Path, spreads: Mapping[str, Sequence[float]] | None = None
+) -> None:
+    """Kendall's tau of every predictor by the validation epochs that it cost.
+
+    Args:
+        curves: by predictor and epochs.
+        path: of the image.
+        spreads: deviations of each curve's points; None for none.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axis = plt.subplots(figsize=(6, 4))
-    for name, own in taus.items():
-        axis.errorbar(EPOCHS, own.mean(1), yerr=own.std(1), marker="o", capsize=2, label=name)
+    figure, axis = plt.subplots(figsize=(7, 5))
+    for number, (name, own) in enumerate(curves.items()):
+        spread, line = (spreads or {}).get(name), "-" if number < 10 else "--"
+        axis.errorbar([*own], [*own.values()], yerr=spread, marker="o", linestyle=line, capsize=2, label=name)
     axis.set_xscale("log")
     axis.set_xlabel("validation epochs")
     axis.set_ylabel("Kendall's tau")

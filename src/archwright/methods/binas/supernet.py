@@ -800,17 +800,15 @@ class SupernetWork:
     def measure_ranks(self, networks: int) -> Ranks:
         """Accuracies of random sub-networks on the validation images, and how well predictors rank them."""
         context, log = self.context, self.context.run.items("rank")
-        drawn = [self.space.to_choice(self.space.sample(context.rng("rank", number))) for number in range(networks)]
         with context.progress.task("random sub-networks", networks) as bar:
-            for number, choice in enumerate(drawn):
+            for number in range(networks):
                 if str(number) not in log.done:
                     context.stop.check()
-                    found = self.outcome(choice)
+                    found = self.outcome(self._rank_choice(number))
                     halves = [100 * float(found.correct[half::2].mean()) for half in (0, 1)]
                     log.record(str(number), {"accuracies": halves, "loss": found.loss})
                 bar.advance()
-        accuracies = np.array([log.done[str(number)]["accuracies"] for number in range(networks)])
-        choices = _stacked(drawn)
+        choices, accuracies = self.ranked
         hierarchical = self.hierarchical().estimate
         ranks = rank_correlations(self.estimate(True), self.estimate(False), hierarchical, choices, accuracies)
         if networks >= FEWEST_COMPARED and np.ptp(accuracies.mean(1)):
@@ -819,6 +817,18 @@ class SupernetWork:
                 choices, accuracies.mean(1), len(configurations), attributes=attributes_of(configurations)
             )
         return Ranks(ranks=ranks)
+
+    def _rank_choice(self, number: int) -> StagedChoice:
+        return self.space.to_choice(self.space.sample(self.context.rng("rank", number)))
+
+    @property
+    def ranked(self) -> tuple[StagedChoice, NDArray[np.float64]]:
+        """The random sub-networks that predictors are judged by (n), and their accuracies in percent on two halves of
+        the validation images, (n, 2).
+        """
+        done = self.context.run.items("rank").done
+        accuracies = np.array([done[str(number)]["accuracies"] for number in range(len(done))])
+        return StagedChoice.stack([self._rank_choice(number) for number in range(len(done))]), accuracies
 
 
 def _stacked(choices: list[StagedChoice]) -> StagedChoice:
