@@ -13,7 +13,7 @@ import pytest
 from archwright.costs.clock import MARGIN
 from archwright.costs.device_table import DeviceTable, TableResult, searched, with_room
 from archwright.costs.measure import Timing
-from archwright.costs.tables import LatencyTable
+from archwright.costs.tables import Correction, LatencyTable
 from archwright.errors import InfeasibleError, InputError
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
@@ -89,6 +89,18 @@ def test_a_busy_moment_does_not_move_limits_of_our_own_choice(here: Here, monkey
     found = made(one, lightest, 10 * lightest)
     assert max(found.chosen_limits_ms) == pytest.approx(10 * lightest, rel=1e-3)
     assert min(found.chosen_limits_ms) <= 1.25**2 * 1.05 * lightest
+
+
+def test_limits_of_our_own_choice_are_kept_where_the_table_is_wrong(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = Correction(slope=0.4, intercept_ms=0.0, networks=20, validation_networks=0)
+    monkeypatch.setattr("archwright.costs.tables.fit_correction", lambda *_: wrong)
+    space = SIZES[16]
+    lightest = ms(space, space.lightest())
+    found = made(table(here, {16: space}), 0.1 * lightest, 0.3 * lightest)
+    assert found.least_ms < 0.5 * lightest
+    assert min(found.chosen_limits_ms) == pytest.approx(1.25 * lightest, rel=1e-3)
 
 
 def test_sizes_follow_the_limits() -> None:

@@ -217,6 +217,31 @@ def test_a_line_that_gives_the_quickest_network_next_to_nothing_becomes_a_factor
     assert fit_correction(sums, 1.5 * sums - 0.5).intercept_ms == pytest.approx(-0.5), "an ordinary line stays"
 
 
+def test_the_call_that_every_part_pays_for_alone_is_taken_off() -> None:
+    """As ONNX on tiny images: 4 µs of a call in each part, one call in a network, so that lines through sums mislead."""
+    rng = np.random.default_rng(0)
+    counts = rng.integers(2, 9, 22).astype(float)
+    computed = np.array([rng.uniform(0.2, 2.0, int(count)).sum() for count in counts])
+    sums, measured = computed + 4 * counts, 1.1 * computed + 5
+    correction = fit_correction(sums, measured, counts, least_ms=4.2)
+    assert (correction.slope, correction.part_ms, correction.intercept_ms) == pytest.approx((1.1, -4.4, 5.0), rel=1e-3)
+    line = fit_correction(sums, measured)
+    assert np.abs((line.slope * sums + line.intercept_ms) / measured - 1).max() > 0.05
+    # A part never takes less than nothing: the quickest one takes 3.9 ms alone.
+    assert fit_correction(sums, measured, counts, least_ms=3.9).part_ms >= -3.9 * 1.2
+
+
+def test_parts_within_networks(calls: list[str]) -> None:
+    table = measure_table(SPACE)
+    assert table.correction is not None
+    changed = table.model_copy(update={"correction": table.correction.model_copy(update={"part_ms": -0.1})})
+    for architecture in (SPACE.lightest(), SPACE.heaviest()):
+        count = SPACE.to_choice(architecture).depths.sum() + 2  # stem and end
+        before, after = (float(one.predict(SPACE, [architecture])[0]) for one in (table, changed))
+        assert after == pytest.approx(before - 0.1 * count)
+        assert changed.within_networks().predict(SPACE, [architecture])[0] == pytest.approx(after)
+
+
 def test_limits_on_two_devices_are_met_at_once(calls: list[str]) -> None:
     here, elsewhere = measure_table(SPACE), measure_table(SPACE)
     slow = {key: entry.model_copy(update={"median_ms": 9.0}) for key, entry in elsewhere.entries.items() if "k5" in key}

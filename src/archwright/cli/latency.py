@@ -148,8 +148,8 @@ def latency_command(
     many = f"{threads} thread{'s' * (threads != 1)}"
     click.echo(f"{table.provenance.device}, {backend}, {many}, batch {batch}: {len(table.entries)} parts.")
     click.echo(f"Networks of the space take {lightest:.3g} ms (lightest) to {heaviest:.3g} ms (heaviest).")
-    slope, intercept = correction.slope, correction.intercept_ms
-    click.echo(f"Whole networks take {slope:.3f} times the sum of their parts {intercept:+.3f} ms.")
+    more = f"{1000 * correction.part_ms:+.3g} µs for each part and {1000 * correction.intercept_ms:+.3g} µs"
+    click.echo(f"Whole networks take {correction.slope:.3f} times the sum of their parts, {more}.")
     if correction.median_error is not None:
         click.echo(f"Median error on {validation_networks} other networks: {100 * correction.median_error:.1f} %.")
         assert correction.repeat_noise is not None

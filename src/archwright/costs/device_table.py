@@ -67,6 +67,8 @@ MOST_PARTS = 80
 """Parts of networks that are timed, about, where the time for a table is bounded; the others follow from them."""
 STILL_HOLDS = 0.15
 """Median relative error of some networks up to which a kept table is taken again."""
+FORM = 2
+"""Of kept tables: one more with every change in how tables are fitted, so that older ones are not taken again."""
 LATENCY_FILE = "latency.json"
 """The run's own copy of the table, among its artifacts."""
 TIMED_ITEMS = ("table", "table-int8", "sizes", "between", "timed")
@@ -247,9 +249,7 @@ class DeviceTable:
         device = said_device(table)
         self._say_precisions(sizes, tables)
         references = self._references(sizes, table)
-        # Neither a busy moment nor an error of the table is a reason for limits far off, or that nothing keeps.
-        lightest = min((min(max(ms, least), ROOM * least) for ms in references.values()), default=None)
-        chosen = [] if self.given_limits else with_room(choose_limits(), lightest)
+        chosen = [] if self.given_limits else with_room(choose_limits(), self._quickest_ms(references, least))
         self._say(sizes, (least, most), device, chosen)
         return TableResult(
             least_ms=least,
@@ -261,6 +261,15 @@ class DeviceTable:
             measured=measured,
             references_ms=references,
         )
+
+    def _quickest_ms(self, references: Mapping[Place, float], least_ms: float) -> float | None:
+        """Of the quickest network, in its quickest moment: neither a busy spell nor an error of the table moves limits.
+
+        Args:
+            references: places where networks are timed here.
+            least_ms: of it, by the table.
+        """
+        return min((max(least_ms, quickest_round(self.watch(place)).median_ms) for place in references), default=None)
 
     def _latency_limits(self) -> list[float]:
         return [one["latency_ms"] for one in self.given_limits if "latency_ms" in one]
@@ -434,7 +443,7 @@ class DeviceTable:
             precision: of the networks.
         """
         keys = sorted(key for size in sizes or self.result.measured for key in parts(self.spaces[size]))
-        facts = json.dumps([Provenance.here(self.timing_in(precision)).model_dump(), keys], sort_keys=True)
+        facts = json.dumps([FORM, Provenance.here(self.timing_in(precision)).model_dump(), keys], sort_keys=True)
         return runs_root() / ".latencies" / f"{hashlib.sha256(facts.encode()).hexdigest()[:24]}.json"
 
     def _of_elsewhere(self, folder: Path, sizes: list[Place], timing: Timing) -> str:

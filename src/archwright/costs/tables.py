@@ -1,9 +1,9 @@
 """Latency tables: what every block of a staged space takes on one device, and the milliseconds of whole networks.
 
-A table is one JSON file that says how it was measured. Blocks are measured alone and run from a warm cache, so plain
-sums are too low; an affine correction fitted on whole networks is part of the table:
+A table is one JSON file that says how it was measured. Blocks are measured alone, from a warm cache, and each pays for
+a call of its own, which a whole network pays for once; so a correction fitted on whole networks is part of the table:
 
-    latency_ms = slope * (sum of the parts) + intercept_ms
+    latency_ms = slope * (sum of the parts) + part_ms * (number of parts) + intercept_ms
 
 With ``Timing(training=True, batch=...)`` the same table holds milliseconds of a *training step* of each part: training
 time is additive like latency, and ``table.costs(space, "step_ms")`` makes it a resource that limits can be on.
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
@@ -99,10 +99,12 @@ class Entry(_Frozen):
 
 
 class Correction(_Frozen):
-    """The affine map from sums of parts to whole networks and how well it does on networks it was not fitted on."""
+    """The map from sums of parts to whole networks and how well it does on networks it was not fitted on."""
 
     slope: float = Field(gt=0, allow_inf_nan=False)
     intercept_ms: float = Field(allow_inf_nan=False)
+    part_ms: float = Field(0.0, allow_inf_nan=False)
+    """Of every part of a network: below zero where a call takes much of what a part takes alone."""
     networks: int = Field(ge=FEWEST_NETWORKS)
     validation_networks: int = Field(ge=0)
     median_error: float | None = Field(None, ge=0, allow_inf_nan=False)
@@ -180,13 +182,23 @@ class LatencyTable(_Frozen):
             resource: name of the costs, in milliseconds.
         """
         self.check(space)
-        slope, intercept = (self.correction.slope, self.correction.intercept_ms) if self.correction else (1.0, 0.0)
-        costs = staged_costs(space, resource, lambda part: self.entries[str(part)].median_ms)
-        return StagedCosts(
-            {name: slope * table for name, table in costs.block_costs.items()},
-            {name: slope * fixed + intercept for name, fixed in costs.fixed_costs.items()},
-            {name: slope * table for name, table in costs.depth_costs.items()},
-        )
+        known = self.within_networks()
+        intercept = known.correction.intercept_ms if known.correction else 0.0
+        costs = staged_costs(space, resource, lambda part: known.entries[str(part)].median_ms)
+        fixed = {name: cost + intercept for name, cost in costs.fixed_costs.items()}
+        return replace(costs, fixed_costs=fixed)
+
+    def within_networks(self) -> Self:
+        """The same with entries as parts take within networks; what is left of the correction is its intercept."""
+        if self.correction is None:
+            return self
+        slope, more = self.correction.slope, self.correction.part_ms
+        entries = {
+            key: entry.model_copy(update={name: max(0.0, slope * ms + more) for name, ms in entry})
+            for key, entry in self.entries.items()
+        }
+        done = self.correction.model_copy(update={"slope": 1.0, "part_ms": 0.0})
+        return self.model_copy(update={"entries": entries, "correction": done})
 
     def predict(self, space: StagedSpace[Any], architectures: Sequence[Architecture]) -> NDArray[np.float64]:
         """Milliseconds of each of ``architectures`` of ``space``, (n,)."""
@@ -303,14 +315,13 @@ def adjusted(
         network: that was timed.
         measured_ms: of it.
     """
-    slope, intercept = (table.correction.slope, table.correction.intercept_ms) if table.correction else (1.0, 0.0)
-    entries = {key: entry if key in own else entry.times(0.0) for key, entry in table.entries.items()}
-    changed = table.model_copy(update={"entries": entries, "correction": None})
-    part = float(changed.predict(space, [network])[0])
-    rest = (float(table.predict(space, [network])[0]) - intercept) / slope - part
-    factor = float(np.clip(((measured_ms - intercept) / slope - rest) / part, *FACTORS)) if part > 0 else 1.0
-    corrected = {key: entry.times(factor) if key in own else entry for key, entry in table.entries.items()}
-    return table.model_copy(update={"entries": corrected})
+    known = table.within_networks()
+    alone = {key: entry if key in own else entry.times(0.0) for key, entry in known.entries.items()}
+    part = float(known.model_copy(update={"entries": alone, "correction": None}).predict(space, [network])[0])
+    rest = float(known.predict(space, [network])[0]) - part
+    factor = float(np.clip((measured_ms - rest) / part, *FACTORS)) if part > 0 else 1.0
+    corrected = {key: entry.times(factor) if key in own else entry for key, entry in known.entries.items()}
+    return known.model_copy(update={"entries": corrected})
 
 
 def _all_parts(space: StagedSpace[Any]) -> list[Geometry]:
@@ -369,7 +380,8 @@ def measure_table(
     if not fitted_on:
         return table
     try:
-        correction = fit_correction(_predicted(table, fitted_on), _medians(times, fitted_on))
+        counts, least = _predicted(_counting(table), fitted_on), min(one.median_ms for one in entries.values())
+        correction = fit_correction(_predicted(table, fitted_on), _medians(times, fitted_on), counts, least)
     except InputError:
         if log:
             disk.remove(log)  # the same measurements would fail again
@@ -402,6 +414,12 @@ def _network_key(space: StagedSpace[Any], network: Architecture) -> str:
 def _predicted(table: LatencyTable, networks: Sequence[Whole]) -> NDArray[np.float64]:
     """Milliseconds by the table, (n,)."""
     return np.array([float(table.predict(space, [network])[0]) for space, network in networks])
+
+
+def _counting(table: LatencyTable) -> LatencyTable:
+    """A table by which a network takes as many milliseconds as it has parts."""
+    one = Entry(median_ms=1, low_ms=1, high_ms=1)
+    return table.model_copy(update={"entries": dict.fromkeys(table.entries, one)})
 
 
 def _medians(times: Times, networks: Sequence[Whole], rounds: slice = slice(None)) -> NDArray[np.float64]:
@@ -465,29 +483,47 @@ def _resumed(lines: JsonLines, provenance: Provenance) -> dict[tuple[int, str], 
     return {(record["round"], record["key"]): record["times_ms"] for record in records[1:]}
 
 
-def fit_correction(sums_ms: NDArray[np.float64], measured_ms: NDArray[np.float64]) -> Correction:
-    """The affine map with the least *relative* errors, by which limits are missed; single large ones count less.
+def fit_correction(
+    sums_ms: NDArray[np.float64],
+    measured_ms: NDArray[np.float64],
+    counts: NDArray[np.float64] | None = None,
+    least_ms: float = 0.0,
+) -> Correction:
+    """The map with the least *relative* errors, by which limits are missed; single large ones count less.
 
-    On a machine so busy that the map gives the quickest network less than half of what it took, even less than nothing,
-    it is one factor, the median.
+    A part may take less than nothing more within a network than it takes alone, by the quickest part's time at most. On
+    a machine so busy that the map gives the quickest network less than half of what it took, even less than nothing, it
+    is one factor, the median.
 
     Args:
         sums_ms: sums of the parts of each network in milliseconds, (n,).
         measured_ms: what the whole networks took, (n,).
+        counts: parts of each network, (n,); None: nothing is fitted for each part.
+        least_ms: of the quickest part alone.
     """
     if len(sums_ms) < FEWEST_NETWORKS:
         raise InputError(f"at least {FEWEST_NETWORKS} networks for the correction", str(len(sums_ms)))
-    design = np.stack([sums_ms, np.ones_like(sums_ms)], axis=1) / measured_ms[:, None]
-    start = np.linalg.lstsq(design, np.ones(len(sums_ms)), rcond=None)[0]
-    fit = least_squares(lambda line: design @ line - 1, start, loss="soft_l1", f_scale=TYPICAL_ERROR)
-    slope, intercept = fit.x.tolist()
+    n = np.zeros_like(sums_ms) if counts is None else counts
+    design = np.stack([sums_ms - least_ms * n, n, np.ones_like(sums_ms)], axis=1) / measured_ms[:, None]
+    free = [0, 2] if counts is None else [0, 1, 2]
+    start = np.linalg.lstsq(design[:, free], np.ones(len(sums_ms)), rcond=None)[0]
+    least = np.array([-np.inf, 0.0, -np.inf])[free]
+    fit = least_squares(
+        lambda line: design[:, free] @ line - 1,
+        np.maximum(start, least + 1e-9),
+        bounds=(least, np.inf),
+        loss="soft_l1",
+        f_scale=TYPICAL_ERROR,
+    )
+    slope, intercept = float(fit.x[0]), float(fit.x[-1])
     if slope <= 0:
         raise InputError(
             "whole networks that take longer where their parts do",
             f"a fitted slope of {slope:.3g}",
             "Measure again on a quiet machine, with more repeats.",
         )
+    part = 0.0 if counts is None else float(fit.x[1]) - slope * least_ms
     quickest = int(sums_ms.argmin())
-    if slope * sums_ms[quickest] + intercept < LEAST_CORRECTED * measured_ms[quickest]:
-        slope, intercept = float(np.median(measured_ms / sums_ms)), 0.0
-    return Correction(slope=slope, intercept_ms=intercept, networks=len(sums_ms), validation_networks=0)
+    if slope * sums_ms[quickest] + part * n[quickest] + intercept < LEAST_CORRECTED * measured_ms[quickest]:
+        slope, part, intercept = float(np.median(measured_ms / sums_ms)), 0.0, 0.0
+    return Correction(slope=slope, intercept_ms=intercept, part_ms=part, networks=len(sums_ms), validation_networks=0)
