@@ -218,7 +218,7 @@ def test_a_line_that_gives_the_quickest_network_next_to_nothing_becomes_a_factor
 
 
 def test_the_call_that_every_part_pays_for_alone_is_taken_off() -> None:
-    """As ONNX on tiny images: 4 µs of a call in each part, one call in a network, so that lines through sums mislead."""
+    """As ONNX on tiny images: 4 µs of a call in each part and one call in a network; lines through sums mislead."""
     rng = np.random.default_rng(0)
     counts = rng.integers(2, 9, 22).astype(float)
     computed = np.array([rng.uniform(0.2, 2.0, int(count)).sum() for count in counts])
