@@ -61,8 +61,8 @@ from archwright.solvers.problem import Solution, StagedProblem
 from archwright.spaces.base import Architecture
 from archwright.spaces.staged import StagedSpace
 
-ROOM = 1.25
-"""How far the tightest limit of our own choice is above the lightest network's time."""
+ROOM, APART = 1.15, 1.25
+"""How far the tightest limit of our own choice is above the quickest network's time, and the loosest above that."""
 MOST_PARTS = 80
 """Parts of networks that are timed, about, where the time for a table is bounded; the others follow from them."""
 STILL_HOLDS = 0.15
@@ -249,7 +249,7 @@ class DeviceTable:
         device = said_device(table)
         self._say_precisions(sizes, tables)
         references = self._references(sizes, table)
-        chosen = [] if self.given_limits else with_room(choose_limits(), self._quickest_ms(references, least))
+        chosen = [] if self.given_limits else with_room(choose_limits(), self._quickest_ms(table, references))
         self._say(sizes, (least, most), device, chosen)
         return TableResult(
             least_ms=least,
@@ -262,14 +262,20 @@ class DeviceTable:
             references_ms=references,
         )
 
-    def _quickest_ms(self, references: Mapping[Place, float], least_ms: float) -> float | None:
+    def _quickest_ms(self, table: LatencyTable, places: Collection[Place]) -> float | None:
         """Of the quickest network, in its quickest moment: neither a busy spell nor an error of the table moves limits.
 
         Args:
-            references: places where networks are timed here.
-            least_ms: of it, by the table.
+            table: of latencies.
+            places: where networks are timed here.
         """
-        return min((max(least_ms, quickest_round(self.watch(place)).median_ms) for place in references), default=None)
+        known = []
+        for place in places:
+            space, problem = self.spaces[place], self._costs(place, table).problem(self.spaces[place])
+            quickest = space.from_choice(problem.cheapest("latency_ms"))
+            timed = [quickest_round(self.watch(place, one)).median_ms for one in (space.lightest(), quickest)]
+            known.append(max(min(timed), problem.cost_range("latency_ms")[0]))
+        return min(known, default=None)
 
     def _latency_limits(self) -> list[float]:
         return [one["latency_ms"] for one in self.given_limits if "latency_ms" in one]
@@ -706,25 +712,25 @@ def some_of(sizes: Sequence[int]) -> list[int]:
     return sorted({min(sizes, key=lambda size: abs(np.log(size / one))) for one in wanted.tolist()})
 
 
-def with_room(limits_ms: list[float], lightest_ms: float | None) -> list[float]:
-    """Limits of our own choice, moved up until the lightest network, as timed here, keeps the tightest one.
+def with_room(limits_ms: list[float], quickest_ms: float | None) -> list[float]:
+    """Limits of our own choice, moved up until the quickest network, as timed here, keeps the tightest one.
 
     A table's sums are off by some percent, and by more on a busy machine: what nobody asked for must not fail by that.
-    The loosest one stays where the others have room below it; else it is as far above the tightest one as that is above
-    the lightest network, and not in proportion, which would be far above what is compared with.
+    The loosest one stays where the others have room below it; else it is a little above the tightest one, and not in
+    proportion, which would be far above what is compared with.
 
     Args:
         limits_ms: milliseconds, as they were chosen.
-        lightest_ms: median of the lightest network; None where nothing is timed here, which leaves the limits alone.
+        quickest_ms: median of the quickest network; None where nothing is timed here, which leaves the limits alone.
     """
-    if not limits_ms or lightest_ms is None:
+    if not limits_ms or quickest_ms is None:
         return limits_ms
-    if ROOM * lightest_ms <= min(limits_ms):
+    if ROOM * quickest_ms <= min(limits_ms):
         return [round(limit, 4) for limit in limits_ms]
-    low, least, most = ROOM * lightest_ms, min(limits_ms), max(limits_ms)
+    low, least, most = ROOM * quickest_ms, min(limits_ms), max(limits_ms)
     if most == least:
         return [round(low, 4)] * len(limits_ms)
-    high = max(most, ROOM * low)
+    high = max(most, APART * low)
     return [round(low + (limit - least) * (high - low) / (most - least), 4) for limit in limits_ms]
 
 

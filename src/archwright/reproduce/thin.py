@@ -1,10 +1,11 @@
 """Thinning networks that have learned: every score, uniform widths and a smaller size, at equal work and latency.
 
 One network of each data set is trained (:mod:`archwright.reproduce.thin_networks`); seeds change what is drawn, the
-validation part, and the order and augmentation of the images in the fine-tuning, which has 60 steps in every arm. Rows
-are on test images that no network has seen. Every arm is an ordinary run in a folder of its own: a killed study goes
-on, and more seeds only add runs; all arms of a seed are done before the next seed. Scores that the first seed leaves
-far behind are not run again: seeds differ by a point or two.
+validation part, and the order and augmentation of the images in the fine-tuning, which takes as long in every arm as a
+search does by itself: three passes over the images, 60 steps at least. Rows are on test images that no network has
+seen. Every arm is an ordinary run in a folder of its own: a killed study goes on, and more seeds only add runs; all
+arms of a seed are done before the next seed. Scores that the first seed leaves far behind are not run again: seeds
+differ by a point or two.
 
 At shares of the multiply-accumulates all arms have widths on steps of 8. At limits on the latency as ONNX widths go by
 the staircase of this machine; beside them are the whole network with images so small that it is as quick, tuned alike,
@@ -40,7 +41,8 @@ from archwright.search.answer import Answer, Beside, Candidate
 
 DATA = ("photos4", "photos6", "cifar")
 DEFAULT_SEEDS = 3
-STEPS = 60
+STEPS: int | None = None
+"""Of fine-tuning; None: as many as a search takes by itself."""
 OURS = "fisher"
 """The arm that a search takes by itself."""
 SHARES, FEWER = (0.8, 0.65, 0.5), (0.65, 0.5)
@@ -123,7 +125,7 @@ def thin(settings: Settings) -> Outcome:
         rows += [Row.of(f"{name} {label}", "% on test", None, values) for label, values in one.rows.items()]
         rows += [Row(f"{name} {label}: ONNX latency", "% of the given", None, ms) for label, ms in one.ratios.items()]
         notes += [*verdicts(name, one), *one.notes]
-    scale = f"{STEPS} steps of fine-tuning, {seeds} seed(s) that share one trained network, one thread"
+    scale = f"three passes of fine-tuning, 60 steps at least; {seeds} seed(s) share one trained network; one thread"
     return Outcome(scale, rows, notes)
 
 

@@ -19,7 +19,7 @@ from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError, RunError
 from archwright.methods.binas import Binas
 from archwright.methods.binas.thin import (
-    CLEARLY,
+    CLEARLY_OF_FEW,
     FEWEST_STEPS,
     LATE,
     LOOSEST,
@@ -339,7 +339,7 @@ def test_a_further_limit_trains_only_for_itself(finished: Answer, tmp_path: Path
     result = aw.resume(folder, latency_ms=[limit])
     accuracies = [one.validation_accuracy for one in result.models]
     error = 100 * (0.25 / 24) ** 0.5  # of 24 validation images
-    assert all(looser >= tighter - CLEARLY * error for tighter, looser in itertools.pairwise(accuracies))
+    assert all(looser >= tighter - CLEARLY_OF_FEW * error for tighter, looser in itertools.pairwise(accuracies))
     for one, before_it in zip(result.models, finished.models, strict=False):
         assert one.limits == before_it.limits
         assert one.validation_accuracy >= before_it.validation_accuracy  # or the new one is within it, too

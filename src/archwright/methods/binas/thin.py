@@ -99,8 +99,9 @@ QUICKEST_MS = 0.1
 """No training step is quicker; a plan that says so does not make a training endless."""
 LEAST_STEPS = 30
 """Steps below which nothing is worth training: a time too short for them is refused."""
-CLEARLY = 1.0
-"""Standard errors from which on an accuracy is clearly lower, so that a quicker network answers a looser limit too."""
+CLEARLY, CLEARLY_OF_FEW, FEW_VALIDATED = 1.0, 2.0, 1000
+"""Standard errors from which on an accuracy is clearly lower, so that a quicker network answers a looser limit too; and
+of up to so many validation images, on which the best of several networks is often a lucky one."""
 WELL_USED = 0.8
 """Part of a limit below which it is said that an answer leaves some of it unused, and why."""
 TIMED_STEPS = 10
@@ -594,8 +595,9 @@ class Thin:
     def preferred(self, within: Sequence[TrainedNetwork]) -> TrainedNetwork:
         """The slowest that is not clearly worse on validation: what a limit allows is used where that costs nothing."""
         accuracies = [one.validation_accuracy for one in within]
-        computed = [self._computed(one) for one in within]
-        return within[slowest_as_good(accuracies, computed, len(self.context.task.data.validation), CLEARLY)]
+        computed, images = [self._computed(one) for one in within], len(self.context.task.data.validation)
+        errors = CLEARLY_OF_FEW if images <= FEW_VALIDATED else CLEARLY
+        return within[slowest_as_good(accuracies, computed, images, errors)]
 
     def _computed(self, one: TrainedNetwork) -> float:
         """How much a network computes, in milliseconds: those of its float form where precisions are compared."""
