@@ -62,6 +62,8 @@ def fine_tune(folder: str, epochs: int) -> None:
     """Train on the train part of the folder, and save."""
     torch.manual_seed(0)
     data = load(f"folder:{folder}", image_size=IMAGE_SIZE)
+    if data.image_channels != 3:
+        raise SystemExit(f"expected colour images in {folder}, got grey ones: {NAME} was trained on photographs.")
     start = load_start(NAME)
     network = network_of(data.classes)
     network.load_state_dict(start.network(data.classes, IMAGE_SIZE).state_dict())

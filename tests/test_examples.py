@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from archwright.search.registry import methods
 from helpers.binas_plans import planned_run, space_of
@@ -91,3 +92,12 @@ def test_notebooks_are_of_the_scripts_and_have_no_outputs() -> None:
     assert len(notebooks) >= 6
     for path in notebooks:
         assert all(cell.get("outputs", []) == [] for cell in read(path)["cells"])
+
+
+def test_grey_images_are_refused_by_the_network_that_was_trained_on_photographs(tmp_path: Path) -> None:
+    for number in range(10):
+        path = tmp_path / "images" / "ab"[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (64, 64), 20 * number).save(path)
+    with pytest.raises(SystemExit, match="expected colour images in .*, got grey ones"):
+        runpy.run_path(str(EXAMPLES / "trained_network.py"))["fine_tune"](str(tmp_path / "images"), 1)
