@@ -99,5 +99,5 @@ def test_grey_images_are_refused_by_the_network_that_was_trained_on_photographs(
         path = tmp_path / "images" / "ab"[number % 2] / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.new("L", (64, 64), 20 * number).save(path)
-    with pytest.raises(SystemExit, match="expected colour images in .*, got grey ones"):
+    with pytest.raises(SystemExit, match=r"expected colour images .* got grey"):
         runpy.run_path(str(EXAMPLES / "trained_network.py"))["fine_tune"](str(tmp_path / "images"), 1)
