@@ -66,6 +66,27 @@ def test_answers_keep_their_limits_and_say_how_well_options_add_up(finished: Ans
     assert costs == sorted(costs)
 
 
+def test_the_last_third_of_the_measurements_is_around_the_limits(finished: Answer, tmp_path: Path) -> None:
+    run, space = Run.open(Path(finished.run)), aw.ModelSpace(Tiny)
+    rounds, measured = run.stage_result("rounds")["networks"], run.items("rounds").done
+    assert 1 <= len(rounds) <= 8
+    assert set(rounds) == set(measured)
+    assert len(run.items("measure").done) == 16
+    assert finished.evaluations == 16 + len(rounds)
+    strategy = methods.get("binas")(Context(Configuration(**run.configuration), run, Device.choose("cpu", 1))).strategy
+    size = strategy.stages.scale.image_size
+    for one in run.stage_result("verify")["chosen"]:
+        ((name, limit),) = one["limits"].items()
+        within = [text for text in rounds if strategy.table.predicted(size, space.parse(text))[name] <= limit]
+        best = max(within, key=lambda text: measured[text]["accuracy"], default=None)
+        if best is not None:  # the best of the rounds was looked at, too
+            assert strategy._loss(space.parse(one["architecture"])) <= measured[best]["loss"]
+    with steady_clock():
+        without = search("binas", run=tmp_path / "run", limits={"latency_ms": 0.006}, rounds=0, **SETTINGS)
+    assert Run.open(tmp_path / "run").stage_result("rounds") is None
+    assert without.evaluations == len(Run.open(tmp_path / "run").items("measure").done)
+
+
 def test_what_other_options_would_change_is_of_the_best_answer(finished: Answer) -> None:
     space, picks = aw.ModelSpace(Tiny), json.loads(finished.best.architecture)
     assert set(finished.details["options"]) == set(picks)

@@ -127,8 +127,8 @@ class BinasOptions(LimitedOptions):
         None,
         ge=0,
         le=50,
-        description="rounds in which a third of the measurements is spent around the limits, each after a new fit; 3, "
-        "and none with the estimators centred and eq3, which need random networks",
+        description="rounds in which a third of the measurements is spent around the limits, each after a new fit "
+        "(also in a network of your own); 3, and none with the estimators centred and eq3, which need random networks",
         json_schema_extra=PAPER,
     )
     estimator: Literal["hierarchical", "centred", "eq3"] = Field(
@@ -187,7 +187,8 @@ def of_other_plans(asked: Configuration) -> dict[str, str]:
     """Settings and options that do nothing in the strategy that is asked for, and where that is."""
     start, plan = asked.options.get("pretrained"), asked.options.get("plan", "fast")
     if SpaceRef.parse(asked.space).kind == "model":
-        return dict.fromkeys(("plan", *PAPER_ONLY, *FAST_ONLY), "with a network of your own")
+        unused = (name for name in ("plan", *PAPER_ONLY, *FAST_ONLY) if name != "rounds")
+        return dict.fromkeys(unused, "with a network of your own")
     return {
         **dict.fromkeys(("channels", "cells"), "with spaces whose networks say their widths"),
         **_of(start, plan),

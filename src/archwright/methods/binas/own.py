@@ -4,9 +4,11 @@
    rate (``--pretrained FILE``).
 2. ``measure``: random sub-networks on validation images, each with batch-norm statistics of its own. A hierarchical
    ridge on the log error says what every option adds; some that are held out say how well it ranks.
-3. ``solve``: the exact front of all combinations (:mod:`archwright.spaces.model_stages`).
-4. ``verify``: the networks around each limit are measured, and the best is timed; while it is over, the next is taken.
-5. ``tune``: each is cut out of the supernet, trained on and validated.
+3. ``rounds``: the last third of the measurements, around the limits (:mod:`archwright.predictors.rounds`).
+4. ``solve``: the exact front of all combinations (:mod:`archwright.spaces.model_stages`).
+5. ``verify``: the networks around each limit are measured, and of these and the best of the rounds the best is timed;
+   while it is over, the next is taken.
+6. ``tune``: each is cut out of the supernet, trained on and validated.
 """
 
 from __future__ import annotations
@@ -33,15 +35,18 @@ from archwright.methods.binas.options import BinasOptions
 from archwright.methods.binas.supernet import (
     AROUND,
     FRONT_SHOWN,
+    SHARE_OF_ROUNDS,
     SHARES_OF_RANGE,
     ChosenNetwork,
     FrontResult,
+    RoundsResult,
     SupernetResult,
     TuneResult,
     VerifyResult,
     solve_within,
 )
 from archwright.predictors.hierarchical import HierarchicalFit, attributes_of, fit_hierarchical
+from archwright.predictors.rounds import Measured, RoundSettings, StagedField, measure_in_rounds
 from archwright.runs.files import Json, write_json
 from archwright.runs.run import Run
 from archwright.search.answer import Beside, Candidate
@@ -67,7 +72,7 @@ from archwright.training import Position, Recipe, recalibrate
 from archwright.training.plain import make_optimizer
 
 MEASURED, HELD_OUT = 120, 30
-"""Random sub-networks that are measured, and how many of them only judge the predictor."""
+"""Sub-networks that are measured, and how many of the random ones only judge the predictor."""
 IMAGES, BATCH = 512, 256
 """Validation images of each, at most, and training images that give it its statistics; images at once."""
 FROM_WEIGHTS = 0.1
@@ -194,7 +199,8 @@ class OwnNetworkLimits:
         return [
             Stage("supernet", "train your network, a path a step", self._train_supernet),
             Stage("measure", "measure sub-networks", self._measure),
-            Stage("solve", "exact front", self._solve, redone=BY_LATENCY),
+            *([Stage("rounds", "measure around the limits", self._rounds, redone=both)] if self._spent else []),
+            Stage("solve", "exact front", self._solve, redone=both if self._spent else BY_LATENCY),
             Stage("verify", "latencies of the chosen networks", self._verify, redone=both),
             Stage("tune", "train the chosen networks on", self._tune, redone=both),
         ]
@@ -293,7 +299,7 @@ class OwnNetworkLimits:
 
     def _measure(self) -> MeasureResult:
         """A pool of random sub-networks; those held out judge what is fitted to the others."""
-        context, log, count = self.context, self.context.run.items("measure"), self._count
+        context, log, count = self.context, self.context.run.items("measure"), self._count - self._spent
         with context.progress.task("measuring sub-networks", count) as bar:
             for number in range(count):
                 if str(number) not in log.done:
@@ -323,14 +329,56 @@ class OwnNetworkLimits:
         return int(min(MEASURED, max(8, 2 * self.space.size)))
 
     @property
+    def _spent(self) -> int:
+        """Sub-networks that are kept for rounds around the limits."""
+        return round(SHARE_OF_ROUNDS * self._count) if self.options.measured_rounds else 0
+
+    def _rounds(self) -> RoundsResult:
+        """Measure what might be best within the limits; kept network by network."""
+        seed = int(self.context.rng("rounds").integers(2**31))
+        settings = RoundSettings(self._spent, self.options.measured_rounds, seed=seed)
+        field = StagedField(self.table.problem(self._size), self.table.limit_sets, solve_within)
+        choices, accuracy = self._pool
+        pool = Measured(choices, np.clip(accuracy, 0.0, self._most))
+        with self.context.progress.task("measuring around the limits", self._spent) as bar:
+
+            def measure(choice: StagedChoice) -> list[float]:
+                accuracy = self._in_rounds(str(self.stages.from_choice(choice)))["accuracy"]
+                bar.advance()
+                return [min(accuracy, self._most)]
+
+            _, found = measure_in_rounds(measure, pool, field, self._attributes, settings)
+        names = [str(self.stages.from_choice(choice)) for choice in found]
+        return RoundsResult(networks=names, rows=len(names))
+
+    def _in_rounds(self, architecture: str) -> dict[str, float]:
+        """Accuracy in percent and cross entropy of a network of the rounds; measured once."""
+        log = self.context.run.items("rounds")
+        if architecture not in log.done:
+            self.context.stop.check()
+            found = self.outcome(self.space.parse(architecture))
+            log.record(architecture, {"accuracy": found.accuracy, "loss": found.loss})
+        return dict(log.done[architecture])
+
+    @cached_property
+    def _around(self) -> list[str]:
+        """Networks of the rounds, the most accurate first."""
+        networks = self._result("rounds", RoundsResult).networks if self._spent else []
+        return sorted(networks, key=lambda text: -self._in_rounds(text)["accuracy"])
+
+    @property
     def _pool(self) -> tuple[StagedChoice, NDArray[np.float64]]:
         done = self.context.run.items("measure").done
         choices = [self.stages.to_choice(self._drawn(number)) for number in range(len(done))]
         return StagedChoice.stack(choices), np.array([float(done[str(number)]) for number in range(len(done))])
 
     def _fit(self, choices: StagedChoice, accuracy: NDArray[np.float64]) -> HierarchicalFit:
-        best = 100 - 50 / min(IMAGES, len(self.context.task.data.validation))
-        return fit_hierarchical(choices, np.clip(accuracy, 0.0, best), self._attributes)
+        return fit_hierarchical(choices, np.clip(accuracy, 0.0, self._most), self._attributes)
+
+    @property
+    def _most(self) -> float:
+        """No error at all counts as half an image."""
+        return 100 - 50 / min(IMAGES, len(self.context.task.data.validation))
 
     @property
     def _attributes(self) -> NDArray[np.float64]:
@@ -340,7 +388,10 @@ class OwnNetworkLimits:
     @cached_property
     def fit(self) -> HierarchicalFit:
         """The predictor, of all that was measured."""
-        return self._fit(*self._pool)
+        known = Measured(*self._pool)
+        for text in self._around:
+            known = known.with_rows(self.stages.to_choice(self.space.parse(text)), [self._in_rounds(text)["accuracy"]])
+        return self._fit(known.choices, known.accuracy)
 
     @cached_property
     def problem(self) -> StagedProblem:
@@ -382,20 +433,25 @@ class OwnNetworkLimits:
         return VerifyResult(chosen=found)
 
     def _best_measured(self, limits: dict[str, float]) -> Solution:
-        """Of the networks that are predicted best within the limits the one of least measured cross entropy."""
+        """Of the networks that are predicted or were measured best within the limits the one of least cross entropy."""
         best = solve_within(self.problem, limits)
         if len(limits) > 1:
             return best
         ((name, limit),) = limits.items()
         front = pareto.front(self.problem, name)
-        within, found = np.flatnonzero(front.costs <= limit)[-AROUND:], [best]
-        for number in range(len(within)):
-            choice = front.choices(within)[number]
+        within = np.flatnonzero(front.costs <= limit)[-AROUND:]
+        measured = [self.stages.to_choice(self.space.parse(text)) for text in self._around]
+        kept = [choice for choice in measured if self.problem.cost(choice, name) <= limit]
+        found = [best]
+        for choice in [*(front.choices(within)[number] for number in range(len(within))), *kept[:AROUND]]:
             one = self.problem.solution(choice, float(self.problem.evaluate(choice)[0]), best.seconds, best.solver)
             found += [one] if one.costs[name] <= limit else []
         return min(found, key=lambda one: self._loss(self.stages.from_choice(one.choice)))
 
     def _loss(self, architecture: Combination) -> float:
+        """Cross entropy of a network; measured once."""
+        if str(architecture) in self._around:
+            return self._in_rounds(str(architecture))["loss"]
         log = self.context.run.items("around")
         if str(architecture) not in log.done:
             self.context.stop.check()
@@ -453,7 +509,8 @@ class OwnNetworkLimits:
         """The front, and how well held-out networks were ranked."""
         solved, measured = self._result("solve", FrontResult), self._result("measure", MeasureResult)
         details = {"rank": {"kendall": measured.kendall, "spearman": measured.spearman}, "options": self._options()}
-        return Summary(solved.front, measured.networks, measured.insights, details, solved.points)
+        looked_at = measured.networks + len(self._around)
+        return Summary(solved.front, looked_at, measured.insights, details, solved.points)
 
     def _options(self) -> dict[str, dict[str, list[float]]]:
         """What other options would change in the best answer, as predicted: points of accuracy, and milliseconds."""
