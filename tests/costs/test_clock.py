@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,26 @@ def test_the_first_network_that_keeps_the_limit_is_taken(factor: float, clock: C
     assert timed.median_ms == pytest.approx(factor * solution.costs["latency_ms"])
     assert solution.costs["latency_ms"] >= 0.85 * MARGIN * limit / factor  # no more is given up than must be
     assert steps >= (factor > 1) + (factor > 1.2)  # at least two for half as much again
+
+
+@pytest.mark.parametrize(("factor", "reference"), [(0.6, 1.0), (0.6, 2.0)])
+def test_what_is_left_of_a_limit_is_used_unless_the_machine_is_slower_now(
+    factor: float, reference: float, clock: Callable[..., Clock[Any]]
+) -> None:
+    """Networks take .6 of what the table says; in a busy moment as much more as the one that says how busy it is."""
+
+    def best(limits: dict[str, float]) -> Solution:
+        found = slowest(limits)
+        return replace(found, value=found.costs["latency_ms"])
+
+    limit = LEAST + (MOST - LEAST) / 3
+    made = clock(device(factor * reference, lightest=reference))
+    solution, timed, steps = made.step_down(best, network, {"latency_ms": limit}, LEAST)
+    assert steps == 0
+    assert timed.median_ms <= MARGIN * limit
+    assert timed.median_ms == pytest.approx(factor * predicted(network(solution)))
+    assert made.log.done == {str(network(solution)): timed.model_dump()}
+    assert (timed.median_ms >= 0.9 * MARGIN * limit) == (reference == 1.0)
 
 
 def test_a_limit_that_nothing_keeps_is_said_with_what_was_tried(clock: Callable[..., Clock[Any]]) -> None:

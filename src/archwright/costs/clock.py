@@ -32,6 +32,8 @@ MARGIN = 0.97
 LARGEST_STEP = 0.9
 """A step down asks for a network that is predicted quicker by a tenth at most: one slow moment must not cost more."""
 MOST_STEPS = 30
+STEPS_UP, USED = 3, 0.93
+"""How often a slower network is tried where less than so much of a limit is used."""
 PAUSES = (0.5, 1.0, 2.0)
 """Seconds of waiting before the quickest network is timed again, where it seems too slow: a busy spell may pass."""
 WORTH_SAYING = 1.25
@@ -50,6 +52,10 @@ class Predicted(Protocol):
     @property
     def costs(self) -> Mapping[str, float]:
         """By resource; ``latency_ms`` is among them."""
+
+    @property
+    def value(self) -> float:
+        """What it is thought to be worth."""
 
 
 P = TypeVar("P", bound=Predicted)
@@ -152,6 +158,7 @@ class Clock(Generic[N]):
         """The best network that keeps the limit here, its latency, and how often a quicker one had to be taken.
 
         Its latency is kept. Networks on the way are timed anew each time: one slow moment must not count for ever.
+        Where the clock says that much of the limit is left, slower ones are tried.
 
         Args:
             solve: the best proposal within limits, by prediction.
@@ -166,6 +173,7 @@ class Clock(Generic[N]):
             predicted = found.costs["latency_ms"]
             timed = self.time_within(network(found), limit, patient=predicted <= least_ms)
             if timed.within(limit):
+                found, timed = self._step_up(solve, network, limits, found, timed)
                 if self.key(network(found)) not in self.log.done:
                     self.log.record(self.key(network(found)), timed.model_dump())
                 return found, timed, steps
@@ -178,6 +186,38 @@ class Clock(Generic[N]):
             f"{predicted:.3g} ms and took {timed.median_ms:.3g} ms. The quickest one is predicted to take "
             f"{least_ms:.3g} ms. Raise the limit, or resume on a quieter machine (--remeasure makes the table anew)."
         )
+
+    def _step_up(
+        self,
+        solve: Callable[[dict[str, float]], P],
+        network: Callable[[P], N],
+        limits: Mapping[str, float],
+        found: P,
+        timed: Timed,
+    ) -> tuple[P, Timed]:
+        """A better network that is predicted to break the limit and keeps it; ``found`` where there is none.
+
+        Only where the machine is not slower than it was: a correction could make a network quicker than it is.
+
+        Args:
+            solve: as in :meth:`step_down`, ``network`` and ``limits`` too.
+            network: of a proposal.
+            limits: what is asked for.
+            found: what keeps the limit.
+            timed: its latency.
+        """
+        limit = limits.get("latency_ms", np.inf)
+        for _ in range(STEPS_UP):
+            if timed.median_ms > USED * MARGIN * limit or timed.slowdown > WORTH_SAYING or np.isinf(limit):
+                break
+            better = solve({**limits, "latency_ms": found.costs["latency_ms"] * MARGIN * limit / timed.median_ms})
+            if better.value <= found.value:
+                break
+            again = self.time_within(network(better), limit)
+            if not again.within(limit) or again.slowdown > WORTH_SAYING:
+                break
+            found, timed = better, again
+        return found, timed
 
 
 def limit_above(limit_sets: Iterable[Mapping[str, float]], latency_ms: float) -> float:

@@ -93,8 +93,6 @@ SMALLEST_IMAGES, SIZE_STEP = 16, 8
 """Sizes that the whole network is tried at beside: multiples of so many pixels, from so many on."""
 FAR_BELOW = 5.0
 """Points below the accuracy that the user says, and three standard errors, from which something must be wrong."""
-WIDER, USED = 3, 0.93
-"""How often wider networks are tried where less than so much of a latency limit is used."""
 NEAR_CHANCE = 2.0
 """Standard errors above guessing from which a network knows something."""
 OF_SCORES = frozenset(
@@ -613,27 +611,14 @@ class RartsWidth(GradientSearch):
     def _within_latency(self, removal: Removal, limits: dict[str, float]) -> tuple[Chosen, Timed, int]:
         """The best widths that the clock holds to the limit, and how often quicker ones had to be taken.
 
-        Where the clock says that much of the limit is left, as predictions were made in a slow moment, wider ones are
-        tried.
-
         Args:
             removal: what chooses.
             limits: by resource, one of them on ``latency_ms``.
         """
-        clock, size, limit = self.subject.clock, self.subject.space.scale.image_size, MARGIN * limits["latency_ms"]
+        clock, size = self.subject.clock, self.subject.space.scale.image_size
         solve = removal.uniform if self.options.uniform else removal.best
         least = removal.costs(removal.thinnest)["latency_ms"]
-        found, timed, steps = clock.step_down(solve, lambda one: (one.width, size), limits, least)
-        for _ in range(WIDER):
-            if timed.median_ms > USED * limit or found.shape == removal.full:
-                break
-            wanted = found.costs["latency_ms"] * limit / timed.median_ms
-            wider = solve({**limits, "latency_ms": wanted})
-            again = clock.timed((wider.width, size), limits["latency_ms"])
-            if wider.value <= found.value or not again.within(limits["latency_ms"]):
-                break
-            found, timed = wider, again
-        return found, timed, steps
+        return clock.step_down(solve, lambda one: (one.width, size), limits, least)
 
     def _learned(self, removal: Removal) -> Chosen:
         """What is left without the channels of score 0, widths rounded up to steps."""
