@@ -231,6 +231,15 @@ def test_the_call_that_every_part_pays_for_alone_is_taken_off() -> None:
     assert fit_correction(sums, measured, counts, least_ms=3.9).part_ms >= -3.9 * 1.2
 
 
+def test_every_other_network_of_the_correction_is_a_light_one() -> None:
+    rng = np.random.default_rng(0)
+    drawn = tables._drawn([SPACE], 60, rng, of_draws=10)
+    macs = np.array([SPACE.cost(one, SPACE.scale).macs for _, one in drawn])
+    every = np.array([SPACE.cost(SPACE.sample(rng), SPACE.scale).macs for _ in range(300)])
+    assert np.median(macs[1::2]) <= np.quantile(every, 0.15)
+    assert np.quantile(every, 0.3) <= np.median(macs[::2]) <= np.quantile(every, 0.7)
+
+
 def test_parts_within_networks(calls: list[str]) -> None:
     table = measure_table(SPACE)
     assert table.correction is not None

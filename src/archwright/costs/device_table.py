@@ -67,7 +67,7 @@ MOST_PARTS = 80
 """Parts of networks that are timed, about, where the time for a table is bounded; the others follow from them."""
 STILL_HOLDS = 0.15
 """Median relative error of some networks up to which a kept table is taken again."""
-FORM = 2
+FORM = 3
 """Of kept tables: one more with every change in how tables are fitted, so that older ones are not taken again."""
 LATENCY_FILE = "latency.json"
 """The run's own copy of the table, among its artifacts."""

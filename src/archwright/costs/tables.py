@@ -42,6 +42,8 @@ from archwright.spaces.staged import StagedSpace
 
 FEWEST_NETWORKS = 20
 """Random networks an affine correction needs, beside the lightest and the heaviest of the space."""
+OF_DRAWS = 10
+"""Every other of these random networks is the lightest of so many draws: limits are at the quick end."""
 ROUNDS = 5
 """Times that everything is measured, in another order each."""
 TYPICAL_ERROR = 0.02
@@ -365,7 +367,7 @@ def measure_table(
     rng = np.random.default_rng(seed)
     spaces = [space] if isinstance(space, StagedSpace) else list(space)
     ends = [(one, end) for one in spaces for end in (one.lightest(), one.heaviest())] if networks else []
-    fitted_on = ends + _drawn(spaces, networks, rng)
+    fitted_on = ends + _drawn(spaces, networks, rng, OF_DRAWS)
     tried_on = _drawn(spaces, validation_networks, rng)
     known = {key: part for one in spaces for key, part in geometries(one).items()}
     keys = list(known) if most_parts is None else some_of_each_kind(known, most_parts)
@@ -401,10 +403,21 @@ Whole = tuple[StagedSpace[Any], Architecture]
 """A network and the space that it is of."""
 
 
-def _drawn(spaces: Sequence[StagedSpace[Any]], count: int, rng: np.random.Generator) -> list[Whole]:
-    """Random networks of each space in turn."""
-    turns = (spaces[number % len(spaces)] for number in range(count))
-    return [(space, space.sample(rng)) for space in turns]
+def _drawn(spaces: Sequence[StagedSpace[Any]], count: int, rng: np.random.Generator, of_draws: int = 1) -> list[Whole]:
+    """Random networks of each space in turn.
+
+    Args:
+        spaces: of the networks.
+        count: how many.
+        rng: of the draws.
+        of_draws: every other network of a space is the one of so many draws with the fewest multiply-accumulates.
+    """
+    found = []
+    for number in range(count):
+        space = spaces[number % len(spaces)]
+        draws = [space.sample(rng) for _ in range(of_draws if number // len(spaces) % 2 else 1)]
+        found.append((space, min(draws, key=lambda one: space.cost(one, space.scale).macs)))
+    return found
 
 
 def _network_key(space: StagedSpace[Any], network: Architecture) -> str:
