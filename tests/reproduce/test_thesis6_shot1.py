@@ -68,6 +68,26 @@ def test_figure_6_2_counts_who_leads(settings: Settings, monkeypatch: pytest.Mon
     assert "mean errors below the mean of the space, a random architecture's: 3 of 3" in outcome.notes
 
 
+def test_figure_6_6_takes_each_with_each_and_says_the_mean_by_one(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors of two seeds that grow with nu alone."""
+    space_mean = shot1.space_errors("S1")[0]
+
+    def found(_: Settings, arms: shot1.Arms, seeds: int) -> shot1.Errors:
+        assert {(own["nu_start"], own["mu"]) for own in arms.values()} == {
+            (nu, mu) for nu in shot1.STARTS for mu in shot1.PENALTIES
+        }
+        return {("S1", label): [space_mean + own["nu_start"]] * 2 for label, own in arms.items()}
+
+    monkeypatch.setattr(shot1, "errors_of", found)
+    outcome = shot1.figure_6_6(settings)
+    check(outcome)
+    by_nu, by_mu = (note.split(": ")[1] for note in outcome.notes if note.startswith("mean error by"))
+    assert by_nu == "0.3 +0.30 ± 0.00, 1 +1.00 ± 0.00, 3 +3.00 ± 0.00, 10 +10.00 ± 0.00"
+    assert by_mu.count(f"{np.mean(shot1.STARTS):+.2f}") == 4
+
+
 def test_the_mean_of_a_space_is_that_of_its_architectures(settings: Settings) -> None:
     """Looked up one by one: a random hundred lies within three standard errors."""
     rng = np.random.default_rng(0)

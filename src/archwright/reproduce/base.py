@@ -150,6 +150,7 @@ reproductions = Registry(
     Entry("thesis-6.4", f"{_SHOT1}:table_6_4", "NASI with random labels and random images"),
     Entry("thesis-6.6", f"{_SHOT1}:table_6_6", "NASI on NAS-Bench-1Shot1 by the width of its supernet"),
     Entry("thesis-6.8", f"{_SHOT1}:table_6_8", "NASI on NAS-Bench-1Shot1 by its batch"),
+    Entry("thesis-fig6.6", f"{_SHOT1}:figure_6_6", "NASI on NAS-Bench-1Shot1 by its constraint and its penalty"),
     Entry("thesis-fig6.2", f"{_SHOT1}:figure_6_2", "NASI and DARTS on NAS-Bench-1Shot1 by their budget"),
     Entry("thesis-7.7", f"{_DARTS6}:table_7_7", "HNAS in the DARTS space, end to end, beside NASI and random cells"),
     Entry(
