@@ -269,13 +269,14 @@ class DeviceTable:
             table: of latencies.
             places: where networks are timed here.
         """
-        known = []
-        for place in places:
-            space, problem = self.spaces[place], self._costs(place, table).problem(self.spaces[place])
-            quickest = space.from_choice(problem.cheapest("latency_ms"))
-            timed = [quickest_round(self.watch(place, one)).median_ms for one in (space.lightest(), quickest)]
-            known.append(max(min(timed), problem.cost_range("latency_ms")[0]))
-        return min(known, default=None)
+        problems = {place: self._costs(place, table).problem(self.spaces[place]) for place in places}
+        if not problems:
+            return None
+        place = min(problems, key=lambda one: problems[one].cost_range("latency_ms")[0])
+        space, problem = self.spaces[place], problems[place]
+        networks = {space.lightest(), space.from_choice(problem.cheapest("latency_ms"))}
+        timed = min(quickest_round(self.watch(place, one)).median_ms for one in networks)
+        return max(timed, problem.cost_range("latency_ms")[0])
 
     def _latency_limits(self) -> list[float]:
         return [one["latency_ms"] for one in self.given_limits if "latency_ms" in one]
