@@ -48,7 +48,7 @@ def test_mbconv_with_widths_reads_and_varies_them() -> None:
 
 
 def test_the_network_a_person_would_try_is_in_it() -> None:
-    architecture = COMPACT.parse("cn_r1_k3_s2_c16/cn_r1_k3_s2_c32/cn_r1_k3_s1_c64")
+    architecture = COMPACT.parse("cn_r1_k3_s2_c16/cn_r1_k3_s1_c32/cn_r1_k3_s2_c64")
     assert architecture == COMPACT.plain()
     network = COMPACT.build(architecture, COMPACT.scale)
     kinds = [type(module) for module in network.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
@@ -138,7 +138,7 @@ GOOD = str(COMPACT.plain())
         (GOOD.replace("k3", "k7"), "blocks among"),
         (GOOD.replace("c16", "c17"), "8 or 16 or 24 or 32 or 48 channels"),
         (GOOD.replace("cn", "bb", 1), "plain first block"),
-        (GOOD.replace("cn_r1_k3_s1_c64", "er_r1_k3_s1_c64"), "an expansion"),
+        (GOOD.replace("cn_r1_k3_s2_c64", "er_r1_k3_s2_c64"), "an expansion"),
         (GOOD + "/cn_r1_k3_s1_c64", "3 stages"),
         ("|".join([GOOD, *["cn_r1_k3_s1_c64"] * 3]), "depth among"),
         (GOOD + "|cn_r1_k3_s2_c64", "a stride only"),

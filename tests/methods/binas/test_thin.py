@@ -20,6 +20,7 @@ from archwright.errors import InfeasibleError, InputError, RunError
 from archwright.methods.binas import Binas
 from archwright.methods.binas.thin import (
     CLEARLY_OF_FEW,
+    FEWEST_SHIFTED,
     FEWEST_STEPS,
     LATE,
     LOOSEST,
@@ -235,8 +236,11 @@ def test_a_plan_is_made_of_timed_steps(
     assert plan.until == pytest.approx(60 - 6 - 0.03 * 60 - 2 * 2.0)
     assert 0.95 * plan.until < plan.seconds < plan.until
     assert plan.beside_seconds == 6
-    assert plan.steps(plan.seconds, plan.most_macs(plan.seconds)) == FEWEST_STEPS
     assert plan.shifted, "a hundred images in a minute"
+    narrow = plan.steps(plan.share * 0.6 * plan.seconds, SPACE.cost(SPACE.plain(width=1), SPACE.scale).macs)
+    assert narrow / 2 < FEWEST_SHIFTED
+    assert plan.fewest_steps == max(FEWEST_STEPS, round(narrow / 2)), "shifted images are learnt more slowly"
+    assert plan.steps(plan.seconds, plan.most_macs(plan.seconds)) == pytest.approx(plan.fewest_steps, abs=1)
 
 
 def test_a_time_in_which_nothing_can_be_trained_is_refused_with_the_least(

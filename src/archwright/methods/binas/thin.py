@@ -93,8 +93,9 @@ ASKED = 1 / 3
 """Part of a training step that a teacher's answer takes: no backward pass."""
 LATE = 0.3
 """Part of the training time that a limit gets beside it which was given later."""
-FEWEST_STEPS = 1500
-"""Steps that an answer should get: networks too large for them are not looked at."""
+FEWEST_STEPS, FEWEST_SHIFTED, OF_NARROW = 1500, 10_000, 0.5
+"""Steps that an answer should get: networks too large for them are not looked at. Shifted images are learnt slowly:
+there it is the second number, or this part of what a narrow plain network would get (docs/training.md)."""
 QUICKEST_MS = 0.1
 """No training step is quicker; a plan that says so does not make a training endless."""
 LEAST_STEPS = 30
@@ -318,10 +319,9 @@ class Thin:
         )
         self._check_time(found, spent + beside + kept)
         together = self._one_for_all(found)
-        first = found.seconds if together else self._share([1] * limits) * found.seconds
-        images, counted = len(context.task.data.train), self._counted(found, first, 0 if together else -1)
-        passes = self._passes(found, first, counted[MACS])
-        often = passes >= SEEN_OFTEN and counted["params"] >= BY_HEART * images
+        first, place = (found.seconds, 0) if together else (self._share([1] * limits) * found.seconds, -1)
+        found = self._shifting(found, first, place)
+        passes = self._passes(found, first, self._counted(found, first, place)[MACS])
         whose = "one network for all limits" if together else "the loosest limit's network"
         apart = limits > 1 and not together
         further = f", {(found.seconds - first) / (limits - 1):.3g} s for each tighter one" if apart else ""
@@ -331,7 +331,23 @@ class Thin:
             f"Plan: {first:.3g} s for {whose}, about {seen} passes over the images, in "
             f"{precision}{further}; {beside:.3g} s for simple models to compare.{busy}"
         )
-        return found.model_copy(update={"shifted": often or passes >= ALWAYS_SHIFTED})
+        return found
+
+    def _shifting(self, found: Spending, seconds: float, place: int) -> Spending:
+        """The plan with images shifted, and more steps for every answer, where they are seen often.
+
+        Args:
+            found: as it is so far.
+            seconds: of the first training.
+            place: of its limit, from the tightest on.
+        """
+        counted, images = self._counted(found, seconds, place), len(self.context.task.data.train)
+        passes = self._passes(found, seconds, counted[MACS])
+        if passes < ALWAYS_SHIFTED and (passes < SEEN_OFTEN or counted["params"] < BY_HEART * images):
+            return found
+        narrow = found.steps(found.share * seconds, self._macs(self.space.plain(width=1)))
+        steps = min(FEWEST_SHIFTED, round(OF_NARROW * narrow))
+        return found.model_copy(update={"shifted": True, "fewest_steps": max(found.fewest_steps, steps)})
 
     @cached_property
     def _pace(self) -> Pace:
