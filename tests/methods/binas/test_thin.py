@@ -238,8 +238,8 @@ def test_a_plan_is_made_of_timed_steps(
     assert plan.beside_seconds == 6
     assert plan.shifted, "a hundred images in a minute"
     narrow = plan.steps(plan.share * 0.6 * plan.seconds, SPACE.cost(SPACE.plain(width=1), SPACE.scale).macs)
-    assert narrow / 2 < FEWEST_SHIFTED
-    assert plan.fewest_steps == max(FEWEST_STEPS, round(narrow / 2)), "shifted images are learnt more slowly"
+    fewest = min(FEWEST_SHIFTED, round(0.75 * narrow))
+    assert plan.fewest_steps == max(FEWEST_STEPS, fewest), "shifted images are learnt more slowly"
     assert plan.steps(plan.seconds, plan.most_macs(plan.seconds)) == pytest.approx(plan.fewest_steps, abs=1)
 
 

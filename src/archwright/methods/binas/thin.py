@@ -93,7 +93,7 @@ ASKED = 1 / 3
 """Part of a training step that a teacher's answer takes: no backward pass."""
 LATE = 0.3
 """Part of the training time that a limit gets beside it which was given later."""
-FEWEST_STEPS, FEWEST_SHIFTED, OF_NARROW = 1500, 10_000, 0.5
+FEWEST_STEPS, FEWEST_SHIFTED, OF_NARROW = 1500, 10_000, 0.75
 """Steps that an answer should get: networks too large for them are not looked at. Shifted images are learnt slowly:
 there it is the second number, or this part of what a narrow plain network would get (docs/training.md)."""
 QUICKEST_MS = 0.1
