@@ -16,9 +16,9 @@ from archwright.spaces.staged import StagedSpace
 
 BASE = 1
 """Width number that other widths are compared with: the choice 1.0 of compact scales."""
-NARROW, DEEPER = 0.25, (0.0, 0.5, 0.75)
-"""What a stage loses by its width (this, divided by the width as a part of the base) and gains by its depth, in points
-of accuracy, about, before anything is measured: see the networks in docs/training.md."""
+NARROW, DEEPER, LAST_DEEPER = 0.25, (0.0, 0.3, 0.45), (0.0, 1.2, 1.6)
+"""What a stage loses by its width (this, divided by the width as a part of the base) and gains by its depth, the last
+one most, in points of accuracy, about, before anything is measured: see the networks in docs/training.md."""
 KIND_WORTH = {"bb": 0.1, "er": 0.0, "ir": -0.1}
 """What a block of a kind is thought to be worth beside a plain one: basic, fused and inverted residual."""
 TOO_DEAR = 1.5
@@ -54,14 +54,16 @@ def worth(space: StagedSpace[Any], problem: StagedProblem) -> StagedProblem:
     """``problem`` of ``space`` with what networks are thought to be worth before any is measured.
 
     The value of a stage falls with one over its width, so that none is much narrower than the others; a depth and a
-    block's kind have a term each. Only the order of networks counts.
+    block's kind have a term each: a second convolution in the last stage gains several times what one in the others
+    does. Only the order of networks counts.
     """
     stages, blocks, _ = space.shape
     by_width = np.zeros((stages, space.most_widths, blocks))
     for stage, widths in enumerate(space.widths):
+        deeper = np.resize(LAST_DEEPER if stage == stages - 1 else DEEPER, blocks)
         for number, width in enumerate(widths):
             base = widths[min(BASE, len(widths) - 1)]
-            by_width[stage, number] = np.resize(DEEPER, blocks) - NARROW * base / width
+            by_width[stage, number] = deeper - NARROW * base / width
     kinds = [KIND_WORTH.get(getattr(one, "kind", ""), 0.0) for one in space.configurations]
     block_values = np.broadcast_to(np.array(kinds), space.shape)
     depth_values = by_width if space.most_widths > 1 else by_width[:, 0]
