@@ -25,6 +25,8 @@ LEAST_POINTS, ROOM = 1.0, 0.06
 """What is left free below the networks: points of accuracy at least, and a part of what they span."""
 WIDTH, HEIGHT, DOTS = 7.2, 3.6, 150
 """Inches, and dots an inch."""
+LINE = 10
+"""Points of a line of labels."""
 
 
 def draw_front(folder: Path, path: Path, overwrite: bool = False) -> Path:
@@ -51,17 +53,18 @@ def draw_front(folder: Path, path: Path, overwrite: bool = False) -> Path:
     if found is None:
         raise InputError("a search whose networks have a cost and an accuracy", f"{folder}, whose networks lack one")
     figure, axis = plt.subplots(figsize=(WIDTH, HEIGHT))
-    _draw(axis, found)
+    labels = _draw(axis, found)
     title = f"{answer.method} on {source_of(run.configuration)}"
     axis.set_title(f"{title}\n{answer.latency_on}" if answer.latency_on else title, fontsize=8, loc="left")
     figure.tight_layout()
+    _apart(labels, figure.canvas.get_renderer())
     save_figure(figure, path, DOTS, {WRITER[path.suffix]: MARK})
     plt.close(figure)
     return path
 
 
-def _draw(axis: Any, found: Front) -> None:
-    """Limits as dashed lines, the front as steps, points by group, the chosen ones large and with their numbers."""
+def _draw(axis: Any, found: Front) -> list[Any]:
+    """Limits as dashed lines, the front as steps, points by group, the chosen ones large; returns their labels."""
     for limit in found.limits:
         axis.axvline(limit, color="#9aa4af", linestyle="--", linewidth=0.9)
         place = {"xycoords": ("data", "axes fraction"), "rotation": 90, **_beside(-2, "right")}
@@ -79,11 +82,12 @@ def _draw(axis: Any, found: Front) -> None:
     _points(axis, beside, s=60, facecolor="none", edgecolor="#5c6b7a")
     for mark in beside:
         axis.annotate(mark.title.partition(":")[0], (mark.x, mark.y), **_above(), color="#5c6b7a")
+    labels = []
     for mark in found.marks:
         if mark.kind == "chosen":
             said = f"{mark.label} on test" if mark.label else None
             said = said or (f"{mark.y:.1f} %" if "%" in found.y_label else f"{mark.y:.4g}")
-            axis.annotate(said, (mark.x, mark.y), **_above())
+            labels.append(axis.annotate(said, (mark.x, mark.y), **_above()))
     if "%" in found.y_label:  # a tenth of a point is not to look like much
         low, high = (ends(mark.y for mark in found.marks) for ends in (min, max))
         room = max(LEAST_POINTS, ROOM * (high - low))
@@ -97,6 +101,21 @@ def _draw(axis: Any, found: Front) -> None:
     if len(groups) > 1:
         place = {"loc": "lower right", "bbox_to_anchor": (1, 1), "ncol": len(groups), "frameon": False}
         axis.legend(fontsize=8, borderaxespad=0.2, **place)
+    return labels
+
+
+def _apart(labels: list[Any], renderer: Any) -> None:
+    """Raise labels that would lie over one to their left.
+
+    Args:
+        labels: annotations of points.
+        renderer: that says how large they are.
+    """
+    placed: list[Any] = []
+    for label in sorted(labels, key=lambda one: one.xy[0]):
+        while any(label.get_window_extent(renderer).overlaps(other) for other in placed):
+            label.xyann = (label.xyann[0], label.xyann[1] + LINE)
+        placed.append(label.get_window_extent(renderer))
 
 
 def _points(axis: Any, marks: list[Mark], **look: Any) -> None:
