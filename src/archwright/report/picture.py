@@ -57,7 +57,8 @@ def draw_front(folder: Path, path: Path, overwrite: bool = False) -> Path:
     title = f"{answer.method} on {source_of(run.configuration)}"
     axis.set_title(f"{title}\n{answer.latency_on}" if answer.latency_on else title, fontsize=8, loc="left")
     figure.tight_layout()
-    _apart(labels, figure.canvas.get_renderer())
+    canvas: Any = figure.canvas  # Agg's, whatever is written
+    _apart(labels, canvas.get_renderer())
     save_figure(figure, path, DOTS, {WRITER[path.suffix]: MARK})
     plt.close(figure)
     return path
