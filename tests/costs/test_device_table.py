@@ -103,6 +103,21 @@ def test_limits_of_our_own_choice_are_kept_where_the_table_is_wrong(
     assert min(found.chosen_limits_ms) == pytest.approx(1.15 * lightest, rel=1e-3)
 
 
+def test_a_timed_network_keeps_a_limit_with_the_margin_only(here: Here) -> None:
+    space = SIZES[16]
+    one, lightest = table(here, {16: space}), SIZES[16].lightest()
+    took = ms(space, lightest)
+    made(one, 2 * took)
+    assert one.keeps(16, lightest, {"latency_ms": took / (MARGIN - 0.01)})
+    assert not one.keeps(16, lightest, {"latency_ms": took / (MARGIN + 0.01)})
+    assert one.keeps(16, lightest, {"latency_ms": took / (MARGIN + 0.01)}, margin=False)
+    params = float(space.cost(lightest, space.scale).params)
+    assert one.keeps(16, lightest, {"params": params})
+    assert not one.keeps(16, lightest, {"params": params - 1})
+    one.verify = False  # nothing is timed: predictions have no margin
+    assert one.keeps(16, lightest, {"latency_ms": one.predicted(16, lightest)["latency_ms"]})
+
+
 def test_sizes_follow_the_limits() -> None:
     lightest, whole = {48: 0.3, 64: 0.5, 96: 1.0, 128: 1.8}, {48: 0.9, 64: 1.2, 96: 2.1, 128: 3.4}
     assert searched(lightest, whole, loosest_ms=4.0, tightest_ms=2.0) == [64, 96, 128]

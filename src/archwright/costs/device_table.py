@@ -35,7 +35,7 @@ from archwright.costs.clock import (
     say_if_busy,
     stopwatch,
 )
-from archwright.costs.limits import Reachable
+from archwright.costs.limits import Reachable, met
 from archwright.costs.measure import Stopwatch, Timing, device_name
 from archwright.costs.places import ByPlace, Place, pixels, said, start_of
 from archwright.costs.tables import (
@@ -640,6 +640,23 @@ class DeviceTable:
         timed = self.timed(size, architecture, precision=precision)
         predicted = self.predicted(size, architecture, precision)
         return predicted if timed is None else {**predicted, "latency_ms": timed.median_ms}
+
+    def keeps(
+        self, size: Place, architecture: Architecture, limits: Limits, precision: Precision = FLOAT, margin: bool = True
+    ) -> bool:
+        """Whether a network keeps limits; a latency that was timed here with the clock's margin.
+
+        Args:
+            size: the place: an image size in pixels a side, with a start where there are several.
+            architecture: of the network.
+            limits: what is asked for.
+            precision: that it is computed in.
+            margin: whether to ask for the margin.
+        """
+        held = dict(limits)
+        if margin and "latency_ms" in held and self.clock(size, precision) is not None:
+            held["latency_ms"] *= MARGIN
+        return met(held, self.known(size, architecture, precision))
 
     def fitting(
         self,

@@ -33,7 +33,7 @@ from archwright.costs.device_table import (
     latency_file,
     measured_here,
 )
-from archwright.costs.limits import met, said_limits
+from archwright.costs.limits import said_limits
 from archwright.costs.measure import Timing, measure
 from archwright.costs.registry import EAGER, default_backend
 from archwright.costs.tables import LatencyTable
@@ -409,6 +409,9 @@ class LimitedSearch(Method):
 
     # --- choosing ---
 
+    def _keeps(self, limits: dict[str, float], one: TrainedNetwork, margin: bool = True) -> bool:
+        return self.table.keeps(one.place, self._parsed(one), limits, one.precision, margin)
+
     def _space(self, one: TrainedNetwork) -> StagedSpace[Any]:
         return self.strategy.spaces[one.place]
 
@@ -438,7 +441,9 @@ class LimitedSearch(Method):
         self, limits: dict[str, float], pool: Sequence[TrainedNetwork]
     ) -> tuple[TrainedNetwork, str | None]:
         """The network to take, and why, where another one within the limits was better on validation."""
-        within = [one for one in pool if met(limits, self.known(one))]
+        within = [one for one in pool if self._keeps(limits, one)] or [
+            one for one in pool if self._keeps(limits, one, margin=False)
+        ]
         if not within:
             self.context.progress.say(
                 f"Warning: nothing keeps {said_limits(limits)} as timed now; the quickest network is taken. "

@@ -31,7 +31,7 @@ from pydantic import Field, ValidationError
 
 from archwright.costs.clock import MARGIN
 from archwright.costs.device_table import DeviceTable
-from archwright.costs.limits import met, said_limits
+from archwright.costs.limits import said_limits
 from archwright.costs.tables import LatencyTable
 from archwright.data import Augmentation, Batches, ImageData
 from archwright.data.augmentation import Augment
@@ -521,8 +521,9 @@ class Thin:
     def _further(self, limits: Limits) -> Proposal:
         """For a limit that was given later: inside the quickest network that does not keep it, else the best of all."""
         known = {one["architecture"]: Proposal(**one) for one in self.context.run.items("proposals").done.values()}
-        costs = {text: self.table.known(self._size, self.space.parse(text), self._counted_in) for text in known}
-        within = [text for text, own in costs.items() if met(limits, own)]
+        parsed = {text: self.space.parse(text) for text in known}
+        within = [text for text, one in parsed.items() if self.table.keeps(self._size, one, limits, self._counted_in)]
+        costs = {text: self.table.known(self._size, one, self._counted_in) for text, one in parsed.items()}
         larger = sorted((text for text in costs if text not in within), key=lambda text: costs[text]["latency_ms"])
         if not larger:
             return Proposal(architecture=self._best(limits, self.valued))
