@@ -3,6 +3,7 @@ import pytest
 
 from archwright.reproduce import rarts
 from archwright.reproduce.base import Settings
+from archwright.runs.files import read_json
 from archwright.tables.locate import shared_data
 
 TINY = {"image_size": 8, "channels": 4, "search_epochs": 1, "search_batch": 128}
@@ -65,9 +66,18 @@ def test_every_number_of_images_gets_as_many_steps():
 
 
 @NEEDS_TABLE
-def test_table_2_measures_once_and_reports_three_weights(tmp_path, monkeypatch):
+def test_table_2_measures_once_and_every_row_changes_one_setting(tmp_path, monkeypatch):
     monkeypatch.setattr(rarts, "TABLE_2_SETTINGS", {**rarts.TABLE_2_SETTINGS, **TINY})
     outcome = rarts.rarts_2(Settings(tmp_path, seeds=1, data="digits"))
-    assert [row.paper for row in outcome.rows] == [23.4, 21.7, 12.4]
+    assert [row.paper for row in outcome.rows if row.unit == "ms" and row.paper] == [
+        *(21.7, 23.4, 12.4, 21.0, 23.1),
+        *(21.3, 22.9, 20.1, 16.5),
+    ]
     assert all(row.ours >= 0 for row in outcome.rows)
-    assert (tmp_path / "operations.json").is_file()
+    table = read_json(tmp_path / "operations.json")
+    by_hand = 6 * sum(table.values()) / len(table)  # each of six edges takes any of the operations
+    assert next(row for row in outcome.rows if row.label == "random cell").ours == pytest.approx(by_hand)
+    base = read_json(tmp_path / "baseline-0" / "run.json")["configuration"]["options"]
+    for label, (changed, _) in rarts.TABLE_2.items():
+        own = read_json(tmp_path / f"{label.replace(' ', '-')}-0" / "run.json")["configuration"]["options"]
+        assert {name for name in own if own[name] != base[name]} - {"latency_table"} == set(changed), label
