@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from archwright.costs.tables import LatencyTable
 from archwright.errors import InputError
+from archwright.methods.binas import Binas
+from archwright.methods.binas.supernet import Supernet
 from archwright.predictors.hierarchical import fit_hierarchical
-from archwright.reproduce import binas_rounds
+from archwright.reproduce import binas, binas_rounds
 from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_rounds import ARMS, Table, TableField, best_seen, regret
+from archwright.runs.progress import Progress
+from archwright.runs.run import Run
+from archwright.runs.stop import Stop
+from archwright.search.engine import reopened
+from archwright.solvers.problem import StagedChoice
+from helpers.latency_tables import unfitted
 
 ROWS = np.array([row for row in itertools.product(range(3), repeat=4) if sum(row) % 5], dtype=np.int64)
 """Some of all rows, so that single changes may be absent."""
@@ -81,3 +91,40 @@ def test_the_table_is_kept_number_by_number(tmp_path: Path, monkeypatch: pytest.
     assert binas_rounds.binas_rounds(settings).rows == first.rows
     with pytest.raises(InputError, match="nb301"):
         binas_rounds.binas_rounds(Settings(tmp_path / "x", only="nb301"))
+
+
+def test_the_supernets_table_is_what_its_sub_networks_have_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny: dict[str, Any] = {"epochs": 1, "supernet_epochs": 1, "rank_networks": 2, "rows": 320, "batch_size": 36}
+    tiny |= {"latency_repeats": 1, "limits": {"params": 1e9}, "verify": False}
+    monkeypatch.setattr(binas, "SEARCH", {**binas.SEARCH, **tiny})
+    monkeypatch.setattr("archwright.costs.tables.fit_correction", unfitted)
+    monkeypatch.setattr(binas_rounds, "DEPTHS", (-1,))
+    monkeypatch.setattr(binas_rounds, "BUDGETS", (12,))
+    monkeypatch.setattr(binas_rounds, "LIMITS", 2)
+    monkeypatch.setattr(binas_rounds, "QUANTILES", np.array([0.3, 0.9]))
+    images = "random:classes=2,size=8,channels=1,count=160"
+    settings = Settings(tmp_path / "binas-rounds-supernet", seeds=2, data=images)
+    outcome = binas_rounds.binas_rounds_supernet(settings)
+    assert [row.label for row in outcome.rows] == [f"supernet, 12 measured, {arm}" for arm in ARMS]
+    assert all(0 <= (row.ours or 0) < 100 for row in outcome.rows)
+    kept = (settings.folder / "subnetworks.jsonl").read_bytes()
+    assert binas_rounds.binas_rounds_supernet(settings).rows == outcome.rows
+
+    (folder,) = tmp_path.glob("binas-search-*")
+    work = cast(Supernet, cast(Binas, reopened(Run.open(folder), Stop(), Progress())).strategy).work
+    space = work.space
+    table = binas_rounds.table_of_supernet(work, settings.folder, Progress())
+    assert (settings.folder / "subnetworks.jsonl").read_bytes() == kept, "nothing is measured twice"
+    assert len(table) == 2**space.stages
+    for row in (0, 9, len(table) - 1):
+        stages = [[(0, len(space.configurations) - 1)[kind]] * space.most_blocks for kind in table.configurations[row]]
+        choice = StagedChoice(np.full(space.stages, space.most_blocks), np.array(stages))
+        found = work.outcome(choice)
+        assert table.true[row] == pytest.approx(found.accuracy)
+        assert table.measured[row] == pytest.approx(100 * found.correct[::2].mean())
+        latencies = LatencyTable.load(folder / "artifacts" / "latency.json")
+        assert table.cost[row] == pytest.approx(float(latencies.predict(space, [space.from_choice(choice)])[0]))
+    assert table.cost[0] == table.cost.min()
+    assert table.cost[-1] == table.cost.max()

@@ -66,6 +66,11 @@ reproductions = Registry(
         "measuring in rounds beside one pool, evolution and chance (--only nb201-latency, nb201-params, nb101-params)",
     ),
     Entry(
+        "binas-rounds-supernet",
+        "archwright.reproduce.binas_rounds:binas_rounds_supernet",
+        "the same on all shallow or deep, light or heavy sub-networks of the supernet of binas-2",
+    ),
+    Entry(
         "binas-precision",
         "archwright.reproduce.binas_precision:binas_precision",
         "BINAS with and without int8 beside whole networks in float and int8 (--only photos, cifar)",
