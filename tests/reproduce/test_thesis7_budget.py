@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
+from archwright.methods.hnas import BoostedPool, make_objective
 from archwright.proxies.score import Scores
 from archwright.reproduce import thesis7_budget as budget
 from archwright.reproduce.base import Settings
@@ -50,3 +52,46 @@ def test_figure_7_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.plot is not None
     outcome.plot(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 1000
+
+
+def test_figure_7_5_follows_the_parameters_of_the_best_cell_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accuracy = load_compact().accuracies("cifar10", 200, "test")
+    known = np.array([accuracy[cell.index] for cell in classes()[0]])
+    rng = np.random.default_rng(0)
+
+    def made(settings: Settings, metrics: tuple[str, ...], seed: int) -> Scores:
+        """A trace that orders the cells roughly, and one kappa for all."""
+        values = np.stack([np.exp(0.02 * known + 0.2 * rng.normal(size=len(known))), np.ones(len(known))], axis=1)
+        return Scores(metrics, np.array([1, -1]), values, np.zeros_like(values))
+
+    monkeypatch.setattr(budget, "score_space", made)
+    monkeypatch.setattr(budget, "EVALUATIONS", 7)
+    monkeypatch.setattr(budget, "SHOWN", (1, 7))
+    outcome = budget.figure_7_5(Settings(tmp_path, seeds=2, data="digits"))
+    rows = {row.label: row for row in outcome.rows}
+    assert list(rows) == [
+        "after 1",
+        "after 7",
+        "after 7 less after 1",
+        "trace alone",
+        "best of a grid",
+        "mean of a grid",
+    ]
+    assert rows["after 7 less after 1"].ours == pytest.approx(rows["after 7"].ours - rows["after 1"].ours)
+    assert rows["best of a grid"].ours >= max(rows["mean of a grid"].ours, rows["after 7"].ours - 0.02)
+    outcome.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 5_000
+
+    pool, scores = budget.live_scores(Settings(tmp_path, data="digits"), 0)
+    boosted = BoostedPool(pool, make_objective(scores, "trace", "square"), 0, probes=5)
+    cells = [boosted.propose([], 0)]
+    first = Evaluated(cells[0], 50.0)
+    cells.append(boosted.propose([first], 1))
+    parameters = [boosted.tried[cell] for cell in cells]
+    tests = budget.tests_of(pool, load_compact())[:, 0]
+    by_hand = [spearmanr(-boosted.objective.values(*one), tests).statistic for one in parameters]
+    found = budget.orders(boosted, [first, Evaluated(cells[1], 60.0)], tests)
+    assert found == pytest.approx(by_hand)
+    assert budget.orders(boosted, [first, Evaluated(cells[1], 40.0)], tests) == pytest.approx(by_hand[:1] * 2)

@@ -164,6 +164,17 @@ reproductions = Registry(
         "table 7.6 of knas, fisher, synflow and naswot",
     ),
     Entry("thesis-fig7.3", "archwright.reproduce.thesis7_budget:figure_7_3", "HNAS and baselines by evaluations spent"),
+    Entry(
+        "thesis-fig7.4", "archwright.reproduce.thesis_bins:figure_7_4", "NAS-Bench-201 errors by bins of each metric"
+    ),
+    Entry(
+        "thesis-fig7.5",
+        "archwright.reproduce.thesis7_budget:figure_7_5",
+        "how well HNAS' objective orders all cells, by evaluations spent",
+    ),
+    Entry(
+        "thesis-fig6.3", "archwright.reproduce.thesis_bins:figure_6_3", "NAS-Bench-1Shot1 errors by bins of the trace"
+    ),
     Entry("thesis-6.5", f"{_THESIS6}:table_6_5", "training-free metrics against accuracies on NAS-Bench-1Shot1"),
     Entry("thesis-6.7", f"{_THESIS6}:table_6_7", "approximations of the kernel's trace norm against the exact one"),
     Entry("thesis-fig6.1", f"{_THESIS6}:figure_6_1", "traces with random labels and random data against true ones"),

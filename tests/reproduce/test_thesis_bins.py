@@ -1,0 +1,75 @@
+"""Figures 6.3 and 7.4: bins against brute force, and what they say of a score whose best value lies in the middle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from archwright.proxies.score import Scores
+from archwright.reproduce import thesis_bins
+from archwright.reproduce.base import Settings
+from archwright.reproduce.thesis7 import classes
+from archwright.reproduce.thesis_bins import binned
+from archwright.tables.locate import shared_data
+from archwright.tables.nasbench201 import load_compact
+
+NEEDS_201 = pytest.mark.skipif(shared_data("nb201.npz") is None, reason="the NAS-Bench-201 table is not here")
+NEEDS_101 = pytest.mark.skipif(shared_data("nb101.npz") is None, reason="the NAS-Bench-101 table is not here")
+
+
+def test_bins_by_hand() -> None:
+    score, error = np.array([5.0, 1.0, 3.0, 2.0, 4.0]), np.array([9.0, 7.0, 4.0, 5.0, 6.0])
+    found = binned(score, error, 2)  # scores 1, 2, 3 and 4, 5
+    assert [own.tolist() for own in found.members] == [[1, 3, 2], [4, 0]]
+    assert found.score.tolist() == [2.0, 4.5]
+    assert found.mean.tolist() == pytest.approx([16 / 3, 7.5])
+    assert found.deviation.tolist() == pytest.approx([np.std([7, 5, 4]), 1.5])
+    assert found.least.tolist() == [4.0, 6.0]
+
+
+@NEEDS_201
+def test_figure_7_4_of_scores_that_are_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = 100 - load_compact().accuracies("cifar10", 200, "test")
+    known = np.array([error[cell.index] for cell in classes()[0]])
+    names = (*thesis_bins.METRICS, "kappa")
+
+    def made(settings: Settings, seed: int) -> Scores:
+        """The first metric orders by error, the second is best in the middle; kappa is the error itself."""
+        place = known.argsort().argsort() / len(known)
+        middle = np.where(np.arange(len(known)) % 2, 1 + place, 1 - place)
+        values = np.stack([1 + known, middle, 200 - known, 1 + known, known], axis=1)
+        return Scores(names, np.array([1, 1, 1, 1, -1]), values, np.zeros_like(values))
+
+    monkeypatch.setattr(thesis_bins, "space_scores", made)
+    outcome = thesis_bins.figure_7_4(Settings(tmp_path, seeds=2, data="digits"))
+    rows = {row.label: row.ours for row in outcome.rows}
+    rising, middle, falling, _ = thesis_bins.METRICS
+    bins = thesis_bins.BINS_7_4
+    assert rows[f"{rising} best bin of {bins}"] == 1
+    assert rows[f"{falling} best bin of {bins}"] == bins
+    assert 5 < rows[f"{middle} best bin of {bins}"] < bins - 4
+    assert rows[f"{middle} last bin"] > rows[f"{middle} best bin"] + 5
+    assert rows[f"{rising} first bin"] == rows[f"{rising} best bin"]
+    assert rows[f"{middle}: bins where it is above 0"] > 0.9
+    assert rows[f"{middle}: kappa with error within a bin"] > 0.7
+    outcome.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+@NEEDS_101
+def test_figure_6_3_has_a_row_for_every_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thesis_bins, "SAMPLE_6_3", 12)
+    monkeypatch.setattr(thesis_bins, "BINS_6_3", 3)
+    settings = Settings(tmp_path, seeds=2, data="digits")
+    outcome = thesis_bins.figure_6_3(settings)
+    rows = {row.label: row for row in outcome.rows}
+    for space in ("S1", "S2", "S3"):
+        assert rows[f"{space} trace best bin"].ours <= min(
+            rows[f"{space} trace first bin"].ours, rows[f"{space} trace last bin"].ours
+        )
+        assert -1 <= rows[f"{space} trace with error"].ours <= 1
+    assert thesis_bins.figure_6_3(settings).rows == outcome.rows
+    outcome.plot(tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 10_000
