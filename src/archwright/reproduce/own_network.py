@@ -33,8 +33,8 @@ from archwright.data import Steps
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
 from archwright.methods.binas import Binas
+from archwright.methods.binas.exact import AROUND
 from archwright.methods.binas.own import MEASURED, OwnNetworkLimits, one_pass
-from archwright.methods.binas.supernet import AROUND
 from archwright.reproduce.arms import Accuracies, arm_rows, run_arms, standing
 from archwright.reproduce.base import Outcome, Settings, needs
 from archwright.reproduce.searches import finished

@@ -22,8 +22,8 @@ from archwright.data import Augmentation
 from archwright.device import Device
 from archwright.errors import InfeasibleError, InputError
 from archwright.methods.binas import Binas, supernet
+from archwright.methods.binas.exact import ChosenNetwork, ExactChoice
 from archwright.methods.binas.supernet import (
-    ChosenNetwork,
     OnePath,
     Predictor,
     Supernet,
@@ -231,7 +231,7 @@ def test_a_further_limit_costs_only_its_own_model(
     folder = tmp_path / "run"
     shutil.copytree(finished.folder, folder)
     tuned: list[str] = []
-    original = Supernet._tune_one
+    original, exact = Supernet._tune_one, Supernet.exact
 
     def counting(self: Supernet, one: ChosenNetwork, *rest: Any) -> Any:
         tuned.append(one.architecture)
@@ -239,7 +239,7 @@ def test_a_further_limit_costs_only_its_own_model(
 
     monkeypatch.setattr(Supernet, "_tune_one", counting)
     monkeypatch.setattr(SupernetWork, "predictor", clear_predictor)  # so that a larger limit has a larger network
-    monkeypatch.setattr(Supernet, "_best_of_rounds", lambda *_: [])
+    monkeypatch.setattr(Supernet, "exact", property(lambda self: replace(exact.fget(self), measured=())))
     least, most = reach(table)
     with pytest.raises(InfeasibleError, match="Reachable"):
         aw.resume(folder, latency_ms=[least / 2])
@@ -268,7 +268,7 @@ def test_a_further_limit_that_no_network_meets_leaves_the_answer(
     def fail(*_: Any) -> Any:
         raise InfeasibleError("too slow here")
 
-    monkeypatch.setattr(Supernet, "_choose", fail)  # as when the machine is slower than its table
+    monkeypatch.setattr(ExactChoice, "choose", fail)  # as when the machine is slower than its table
     with pytest.raises(InfeasibleError, match="too slow here"):
         aw.resume(folder, latency_ms=[0.3 * least + 0.7 * most])
     again = aw.resume(folder).to_json()

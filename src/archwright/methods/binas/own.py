@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,25 +31,23 @@ from archwright.data import Batches
 from archwright.data.shards import Shard
 from archwright.device import seconds_on
 from archwright.errors import InputError
-from archwright.methods.binas.options import BinasOptions
-from archwright.methods.binas.supernet import (
-    AROUND,
-    FRONT_SHOWN,
+from archwright.methods.binas.exact import (
     SHARE_OF_ROUNDS,
     SHARES_OF_RANGE,
     ChosenNetwork,
+    ExactChoice,
     FrontResult,
     RoundsResult,
-    SupernetResult,
-    TuneResult,
     VerifyResult,
     solve_within,
 )
+from archwright.methods.binas.options import BinasOptions
+from archwright.methods.binas.supernet import SupernetResult, TuneResult
 from archwright.predictors.hierarchical import HierarchicalFit, attributes_of, fit_hierarchical
 from archwright.predictors.rounds import Measured, RoundSettings, StagedField, measure_in_rounds
-from archwright.runs.files import Json, write_json
+from archwright.runs.files import Json
 from archwright.runs.run import Run
-from archwright.search.answer import Beside, Candidate
+from archwright.search.answer import Beside
 from archwright.search.context import Context
 from archwright.search.driving import drive_stage
 from archwright.search.evaluator import team_share
@@ -58,8 +56,7 @@ from archwright.search.method import BY_LATENCY, BY_LIMITS, Stage
 from archwright.search.task import Task
 from archwright.search.trained import TrainedNetwork, Trainer, networks_of, short_name
 from archwright.search.values import StageResult
-from archwright.solvers import pareto
-from archwright.solvers.problem import Solution, StagedChoice, StagedProblem
+from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.base import Network
 from archwright.spaces.choice_space import Combination
 from archwright.spaces.model_space import ModelSpace
@@ -200,8 +197,8 @@ class OwnNetworkLimits:
             Stage("supernet", "train your network, a path a step", self._train_supernet),
             Stage("measure", "measure sub-networks", self._measure),
             *([Stage("rounds", "measure around the limits", self._rounds, redone=both)] if self._spent else []),
-            Stage("solve", "exact front", self._solve, redone=both if self._spent else BY_LATENCY),
-            Stage("verify", "latencies of the chosen networks", self._verify, redone=both),
+            Stage("solve", "exact front", lambda: self.exact.solve(), redone=both if self._spent else BY_LATENCY),
+            Stage("verify", "latencies of the chosen networks", lambda: self.exact.verify(), redone=both),
             Stage("tune", "train the chosen networks on", self._tune, redone=both),
         ]
 
@@ -403,60 +400,23 @@ class OwnNetworkLimits:
 
     # --- choosing ---
 
-    def _solve(self) -> FrontResult:
-        front = pareto.front(self.problem, "latency_ms")
-        choices, percent = front.choices(), self.fit.accuracy(front.values)
-        points: list[dict[str, Any]] = [
-            {"architecture": str(self.stages.from_choice(choices[i])), "predicted_accuracy": value, "latency_ms": cost}
-            for i, (value, cost) in enumerate(zip(percent.tolist(), front.costs.tolist(), strict=True))
-        ]
-        write_json(self.context.run.artifact("front.json"), points)
-        for limits in self.table.limit_sets:
-            solve_within(self.problem, limits)  # limits that cannot be met together are said now
-        shown = np.unique(np.linspace(0, len(points) - 1, FRONT_SHOWN).round().astype(int))
-        return FrontResult(points=len(points), front=[Candidate(**points[i]) for i in shown])
+    @property
+    def exact(self) -> ExactChoice:
+        """What chooses the network of every limit."""
+        place, percent = self._size, self.fit.accuracy
+        return ExactChoice(
+            self.context, self.table, place, self.stages, self.problem, percent, self._loss, self._around
+        )
 
-    def _verify(self) -> VerifyResult:
-        log, found = self.context.run.items("verify"), []
-        for limits in self.table.limit_sets:
-            key = json.dumps(limits)
-            if key not in log.done:
-                solution = self.table.fitting(self._size, self._best_measured, limits)
-                chosen = ChosenNetwork(
-                    limits=limits,
-                    architecture=str(self.stages.from_choice(solution.choice)),
-                    predicted_accuracy=float(self.fit.accuracy(np.array(solution.value))),
-                    solver=solution.solver,
-                )
-                log.record(key, chosen.model_dump(mode="json"))
-            found.append(ChosenNetwork.model_validate(log.done[key]))
-        return VerifyResult(chosen=found)
-
-    def _best_measured(self, limits: dict[str, float]) -> Solution:
-        """Of the networks that are predicted or were measured best within the limits the one of least cross entropy."""
-        best = solve_within(self.problem, limits)
-        if len(limits) > 1:
-            return best
-        ((name, limit),) = limits.items()
-        front = pareto.front(self.problem, name)
-        within = np.flatnonzero(front.costs <= limit)[-AROUND:]
-        measured = [self.stages.to_choice(self.space.parse(text)) for text in self._around]
-        kept = [choice for choice in measured if self.problem.cost(choice, name) <= limit]
-        found = [best]
-        for choice in [*(front.choices(within)[number] for number in range(len(within))), *kept[:AROUND]]:
-            one = self.problem.solution(choice, float(self.problem.evaluate(choice)[0]), best.seconds, best.solver)
-            found += [one] if one.costs[name] <= limit else []
-        return min(found, key=lambda one: self._loss(self.stages.from_choice(one.choice)))
-
-    def _loss(self, architecture: Combination) -> float:
+    def _loss(self, architecture: str) -> float:
         """Cross entropy of a network; measured once."""
-        if str(architecture) in self._around:
-            return self._in_rounds(str(architecture))["loss"]
+        if architecture in self._around:
+            return self._in_rounds(architecture)["loss"]
         log = self.context.run.items("around")
-        if str(architecture) not in log.done:
+        if architecture not in log.done:
             self.context.stop.check()
-            log.record(str(architecture), self.outcome(architecture).loss)
-        return float(log.done[str(architecture)])
+            log.record(architecture, self.outcome(self.space.parse(architecture)).loss)
+        return float(log.done[architecture])
 
     # --- the answers ---
 

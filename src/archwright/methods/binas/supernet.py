@@ -19,8 +19,6 @@ resumable: trainings by checkpoints, measurements by a log of finished batches.
 
 from __future__ import annotations
 
-import json
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +38,16 @@ from archwright.data.augmentation import OwnAugmentation, policy_for
 from archwright.data.shards import Shard
 from archwright.device import seconds_on
 from archwright.errors import InputError
+from archwright.methods.binas.exact import (
+    SHARE_OF_ROUNDS,
+    SHARES_OF_RANGE,
+    ChosenNetwork,
+    ExactChoice,
+    FrontResult,
+    RoundsResult,
+    VerifyResult,
+    solve_within,
+)
 from archwright.methods.binas.options import BinasOptions
 from archwright.models import Model, load_member
 from archwright.numerics import autocast
@@ -57,7 +65,7 @@ from archwright.predictors.staged import (
 from archwright.runs import disk
 from archwright.runs.files import Json, write_json
 from archwright.runs.run import Run
-from archwright.search.answer import Beside, Candidate
+from archwright.search.answer import Beside
 from archwright.search.context import Context
 from archwright.search.driving import drive_stage
 from archwright.search.evaluator import team_share
@@ -66,8 +74,7 @@ from archwright.search.limited import PlainSteps, Summary
 from archwright.search.method import BY_LATENCY, BY_LIMITS, Stage
 from archwright.search.trained import TrainedNetwork, Trainer, networks_of, short_name
 from archwright.search.values import StageResult
-from archwright.solvers import milp, pareto
-from archwright.solvers.problem import Solution, StagedChoice, StagedProblem
+from archwright.solvers.problem import StagedChoice, StagedProblem
 from archwright.spaces.base import Network
 from archwright.spaces.mbconv import MbConv, MbConvArchitecture
 from archwright.supernets.elastic import ElasticSupernet, deal
@@ -86,18 +93,11 @@ FEWEST_NETWORKS = 4
 """Sub-networks that the predictor can be fitted to, however few rows are asked for."""
 POOL_IMAGES, POOL_RECALIBRATED = 64, 128
 """Images that each sub-network of the pool is measured on, and training images that give it its statistics."""
-SHARE_OF_ROUNDS, ROUND_BATCHES = 1 / 3, 8
-"""Part of the rows that is spent in rounds, and batches of images that each network of them is measured on."""
+ROUND_BATCHES = 8
+"""Batches of images that each network of the rounds is measured on."""
 FEWEST_COMPARED = 50
 """Measured networks from which on predictors that are fitted to such measurements are compared, too."""
-SHARES_OF_RANGE = (0.25, 0.5)
-"""Where between the fastest and the slowest network the limits are that a search without limits gets."""
 R = TypeVar("R", bound=StageResult)
-
-AROUND = 4
-"""Networks of the front just within a limit that are measured before one is chosen."""
-FRONT_SHOWN = 50
-"""Points of the front in the answer; all of them are in ``artifacts/front.json``."""
 
 
 class OnePath(nn.Module):
@@ -140,41 +140,12 @@ class PoolResult(StageResult):
     insights: list[str]
 
 
-class RoundsResult(StageResult):
-    """Networks that the rounds measured, in order, and rows of outcomes that they took."""
-
-    networks: list[str]
-    rows: int
-
-
-class FrontResult(StageResult):
-    """How many networks the exact front has, and some of them from end to end."""
-
-    points: int
-    front: list[Candidate]
-
-
 @dataclass(frozen=True)
 class Predictor:
     """What is solved for: additive terms, and what accuracies in percent their sums mean."""
 
     estimate: StagedEstimate
     percent: Callable[[NDArray[np.float64]], NDArray[np.float64]] = lambda values: values
-
-
-class ChosenNetwork(StageResult):
-    """The network that is tuned for one set of limits."""
-
-    limits: dict[str, float]
-    architecture: str
-    predicted_accuracy: float
-    solver: str
-
-
-class VerifyResult(StageResult):
-    """One network for every set of limits."""
-
-    chosen: list[ChosenNetwork]
 
 
 class TuneResult(StageResult):
@@ -268,8 +239,8 @@ class Supernet:
             Stage("measure", "measure sub-networks", self._measure),
             *(ranks if self.options.rank_networks else []),
             *([Stage("rounds", "measure around the limits", self._rounds, redone=both)] if self._spent else []),
-            Stage("solve", "exact front", self._solve, redone=both if self._spent else BY_LATENCY),
-            Stage("verify", "latencies of the chosen networks", self._verify, redone=both),
+            Stage("solve", "exact front", lambda: self.exact.solve(), redone=both if self._spent else BY_LATENCY),
+            Stage("verify", "latencies of the chosen networks", lambda: self.exact.verify(), redone=both),
             Stage("tune", "fine-tune", self._tune, redone=both),
         ]
 
@@ -331,69 +302,14 @@ class Supernet:
             self.space, estimate.block_values, estimate.depth_values, fixed_value=estimate.fixed
         )
 
-    def _solve(self) -> FrontResult:
-        """The whole front and the best network of every limit."""
-        context = self.context
-        problem = self.problem
-        begin = time.perf_counter()
-        front = pareto.front(problem, "latency_ms")
-        seconds = time.perf_counter() - begin
-        choices, percent = front.choices(), self.predictor.percent(front.values)
-        points: list[dict[str, Any]] = [
-            {"architecture": str(self.space.from_choice(choices[i])), "predicted_accuracy": value, "latency_ms": cost}
-            for i, (value, cost) in enumerate(zip(percent.tolist(), front.costs.tolist(), strict=True))
-        ]
-        write_json(context.run.artifact("front.json"), points)
-        context.progress.say(f"Exact front: {len(front)} networks in {1000 * seconds:.0f} ms.")
-        for limits in self.table.limit_sets:
-            solve_within(problem, limits)  # limits that cannot be met together are said now
-        shown = np.unique(np.linspace(0, len(points) - 1, FRONT_SHOWN).round().astype(int))
-        return FrontResult(points=len(points), front=[Candidate(**points[i]) for i in shown])
-
-    def _verify(self) -> VerifyResult:
-        """The chosen network of every limit; where it is timed, one that keeps it."""
-        context, problem, log, found = self.context, self.problem, self.context.run.items("verify"), []
-        with context.progress.task("timing the chosen networks", len(self.table.limit_sets)) as bar:
-            for limits in self.table.limit_sets:
-                key = json.dumps(limits)
-                if key not in log.done:
-                    log.record(key, self._choose(problem, limits).model_dump(mode="json"))
-                found.append(ChosenNetwork.model_validate(log.done[key]))
-                bar.advance()
-        return VerifyResult(chosen=found)
-
-    def _choose(self, problem: StagedProblem, limits: dict[str, float]) -> ChosenNetwork:
-        """The best network within the limits, as timed here."""
-        solution = self.table.fitting(self._size, lambda own: self._best_measured(problem, own), limits)
-        return ChosenNetwork(
-            limits=limits,
-            architecture=str(self.space.from_choice(solution.choice)),
-            predicted_accuracy=float(self.predictor.percent(np.array(solution.value))),
-            solver=solution.solver,
+    @property
+    def exact(self) -> ExactChoice:
+        """What chooses the network of every limit."""
+        measured = sorted(self._around, key=lambda text: -self.work.round_accuracy(text))
+        place, percent = self._size, self.predictor.percent
+        return ExactChoice(
+            self.context, self.table, place, self.space, self.problem, percent, self._measured_loss, measured
         )
-
-    def _best_measured(self, problem: StagedProblem, limits: dict[str, float]) -> Solution:
-        """Of the networks that are predicted best within the limits the one of least measured cross entropy."""
-        best = solve_within(problem, limits)
-        if len(limits) > 1:  # there is no front of several resources
-            return best
-        ((name, limit),) = limits.items()
-        front = pareto.front(problem, name)
-        within = np.flatnonzero(front.costs <= limit)[-AROUND:]
-        others = [front.choices(within)[number] for number in range(len(within))]
-        found = {str(self.space.from_choice(best.choice)): best}
-        for choice in [*others, *self._best_of_rounds(problem, name, limit)]:
-            one = problem.solution(choice, float(problem.evaluate(choice)[0]), best.seconds, best.solver)
-            if one.costs[name] <= limit:
-                found.setdefault(str(self.space.from_choice(choice)), one)
-        return min(found.items(), key=lambda item: self._measured_loss(item[0]))[1]
-
-    def _best_of_rounds(self, problem: StagedProblem, name: str, limit: float) -> list[StagedChoice]:
-        """The most accurate networks of the rounds within a limit, as many as are taken from the front."""
-        known = {text: self.work.round_accuracy(text) for text in self._around}
-        choices = {text: self.space.to_choice(self.space.parse(text)) for text in known}
-        within = [text for text in known if problem.cost(choices[text], name) <= limit]
-        return [choices[text] for text in sorted(within, key=lambda text: -known[text])[:AROUND]]
 
     def _measured_loss(self, architecture: str) -> float:
         """Cross entropy of a sub-network on the validation images; kept."""
@@ -460,19 +376,6 @@ class Supernet:
         details = {"rank": self._result("rank", Ranks).ranks} if self.options.rank_networks else {}
         rows = pool.rows + (self._result("rounds", RoundsResult).rows if self._spent else 0)
         return Summary(solved.front, rows, pool.insights, details, solved.points)
-
-
-def solve_within(problem: StagedProblem, limits: dict[str, float]) -> Solution:
-    """The best choice within all limits: from the exact front for one resource, else by the integer program.
-
-    Args:
-        problem: values and costs.
-        limits: by resource, one or more.
-    """
-    if len(limits) == 1:
-        ((name, limit),) = limits.items()
-        return pareto.solve(problem, name, limit)
-    return milp.solve(problem, limits)
 
 
 # --- training and measuring -------------------------------------------------------------------------------------------
