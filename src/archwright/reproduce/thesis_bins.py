@@ -138,6 +138,7 @@ def plot_bins(panels: Mapping[str, Binned], path: Path) -> None:
         path: of the image.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     figure = Figure(figsize=(3.2 * len(panels), 3.2), layout="constrained")
     for axis, (label, bins) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
@@ -145,6 +146,7 @@ def plot_bins(panels: Mapping[str, Binned], path: Path) -> None:
         axis.axhline(bins.least.min(), color="tab:red", linewidth=1)
         axis.set_xlabel(label)
         axis.set_xscale("log" if bins.score.min() > 0 else "linear")
+        axis.xaxis.set_minor_formatter(NullFormatter())
         axis.set_ylim(top=min(axis.get_ylim()[1], 3 * float(np.median(bins.mean))))
         axis.grid(alpha=0.3)
     figure.axes[0].set_ylabel("CIFAR-10 test error, %")
