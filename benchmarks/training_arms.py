@@ -38,6 +38,7 @@ from archwright.spaces.compact import Compact, CompactArchitecture, CompactBlock
 from archwright.spaces.compact_network import CompactNetwork
 from archwright.spaces.compact_scale import CompactScale, Configuration
 from archwright.supernets.grow import grow
+from archwright.supernets.shrink import shrink
 from archwright.training.evaluation import evaluate, recalibrate
 from archwright.training.losses import classification_loss
 
@@ -82,6 +83,9 @@ class Arm:
         teacher: a larger one that is trained first, and whose answers this one learns, for
         share: of the time.
         distilled: how much of the label the teacher's answer replaces.
+        temperature: of both answers in that.
+        cut: whether the network begins with the strongest channels of its teacher, which it is inside, and
+        tuned: its rate then, as a multiple of ``lr``, by which the teacher learns.
     """
 
     network: str = "16/2 32 64/2 64"
@@ -109,10 +113,15 @@ class Arm:
     teacher: str = ""
     share: float = 0.5
     distilled: float = 0.7
+    temperature: float = 1.0
+    cut: bool = False
+    tuned: float = 1.0
 
 
 BASE = Arm()
 QUICK = replace(BASE, pool="window", precision="bfloat16", climb=0.05)
+FIRST: dict[tuple[Any, ...], nn.Module] = {}
+"""Networks that others grew from or learnt from in this process."""
 STARTS = {"base": BASE, "quick": QUICK}
 ARMS = (
     *("base", "base;pool=window", "base;channels_last=False", "quick"),
@@ -238,7 +247,12 @@ class Training:
             logits = self.network(images).float()
         weight = 0.0 if soft is None else arm.distilled
         loss = classification_loss(
-            logits, labels, label_smoothing=arm.smoothing, teacher_logits=soft, distill_weight=weight
+            logits,
+            labels,
+            label_smoothing=arm.smoothing,
+            teacher_logits=soft,
+            distill_weight=weight,
+            distill_temperature=arm.temperature,
         )
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -325,15 +339,21 @@ def train_arm(
     teacher: nn.Module | None = None
     network = build(arm.network, data, seed)
     if arm.before or arm.teacher:
-        other = replace(arm, network=arm.before or arm.teacher, before="", teacher="")
+        other = replace(arm, network=arm.before or arm.teacher, before="", teacher="", cut=False, tuned=1.0)
+        other = replace(other, distilled=BASE.distilled, temperature=BASE.temperature)
         if arm.before:
             other = replace(other, schedule="steady", fall=1e-9)
-        trained, _ = train_arm(other, data, seed, arm.share * seconds, times)
+        key = (other, id(data), seed, arm.share * seconds)
+        if key not in FIRST:  # several arms may have learnt from the same one
+            FIRST[key] = train_arm(other, data, seed, arm.share * seconds, times)[0]
+        trained = copy.deepcopy(FIRST[key])
         seconds *= 1 - arm.share
         if arm.before:
             network = grown(cast(CompactNetwork, trained), arm, data, seed)
         else:
             teacher = trained.eval()
+        if arm.cut:
+            network, arm = cut_out(cast(CompactNetwork, trained), arm, data), replace(arm, lr=arm.tuned * arm.lr)
     step_ms = times.of(arm)
     steps = max(1, round(1000 * seconds / step_ms))
     training = Training(arm, data, seed, network, teacher)
@@ -342,6 +362,12 @@ def train_arm(
     passes = steps * training.batches.batch_size / len(training.batches.indices)
     record = {"steps": steps, "step_ms": step_ms, "passes": passes}
     return training.network, {**record, "cpu_seconds": time.process_time() - begin}
+
+
+def cut_out(larger: CompactNetwork, arm: Arm, data: ImageData) -> CompactNetwork:
+    """A network of the arm's shape with the strongest channels of ``larger``, its teacher."""
+    old, new = architecture(arm.teacher), architecture(arm.network)
+    return shrink(larger, old, new, space(new, data))
 
 
 def grown(smaller: CompactNetwork, arm: Arm, data: ImageData, seed: int) -> CompactNetwork:
