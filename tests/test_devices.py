@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 import archwright as aw
 from archwright.costs.measure import Timing, measure
-from archwright.device import Device, widest_float
+from archwright.device import Device, useful_threads, widest_float
 from archwright.errors import InputError
 from archwright.proxies.score import find_proxies, score
 from archwright.proxies.stacked import score_stacked
@@ -192,3 +192,22 @@ def test_evaluation_and_latency_use_the_device(accelerator):
 def test_onnx_runtime_is_timed_on_the_cpu_only():
     with pytest.raises(InputError, match="CPU with onnxruntime"):
         Timing(backend="onnxruntime", processor="cuda")
+
+
+@pytest.mark.parametrize(("of_two", "found"), [(0.5, 2), (0.9, 1), (40.0, 1)])
+def test_several_threads_are_taken_only_where_they_are_quicker_now(monkeypatch, of_two, found):
+    before, now = torch.get_num_threads(), [0.0]
+
+    def clock() -> float:
+        now[0] += 1.0 if torch.get_num_threads() == 1 else of_two
+        return now[0]
+
+    monkeypatch.setattr("archwright.device.time.perf_counter", clock)
+    torch.set_num_threads(2)
+    try:
+        assert useful_threads() == found
+        assert torch.get_num_threads() == 2
+        torch.set_num_threads(1)
+        assert useful_threads() == 1
+    finally:
+        torch.set_num_threads(before)

@@ -7,13 +7,18 @@ import platform
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from archwright.bounds import MOST_THREADS
 from archwright.errors import InputError
+
+TRIED_STEPS, QUICKER = 9, 0.8
+"""Steps that are timed with one thread and with all, and the part of one's time below which all are taken."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,31 @@ def processor_name() -> str:
 def processors() -> int:
     """Processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def useful_threads() -> int:
+    """The threads that torch would use, or one where a training step is not clearly quicker by them now.
+
+    Several threads wait for each other; where other work wants the processors, too, they can take many times as long
+    as one alone.
+    """
+    most = torch.get_num_threads()
+    weight = torch.ones(32, 32, 3, 3, requires_grad=True)
+    x = torch.ones(32, 32, 32, 32).contiguous(memory_format=torch.channels_last)
+
+    def seconds(threads: int) -> float:
+        torch.set_num_threads(threads)
+        times = []
+        for _ in range(TRIED_STEPS):
+            begin = time.perf_counter()
+            torch.autograd.grad(F.conv2d(x, weight, padding=1).sum(), weight)
+            times.append(time.perf_counter() - begin)
+        return median(times)
+
+    try:
+        return most if most > 1 and seconds(most) < QUICKER * seconds(1) else 1
+    finally:
+        torch.set_num_threads(most)
 
 
 def load_average() -> float:

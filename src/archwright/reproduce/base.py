@@ -53,7 +53,7 @@ reproductions = Registry(
     Entry(
         "binas-limits",
         "archwright.reproduce.binas_limits:binas_limits",
-        "total time of a supernet and of one training a limit, for 1, 3, 10 and 30 limits",
+        "a supernet beside one training a limit, for up to 30 limits (--only mbconv, compact)",
     ),
     Entry(
         "binas-pretrained",

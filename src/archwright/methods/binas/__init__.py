@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from archwright.costs.device_table import TIMED_ITEMS
 from archwright.data.augmentation import OwnAugmentation
 from archwright.data.detail import sufficient_size
+from archwright.device import useful_threads
 from archwright.errors import InputError
 from archwright.methods.binas.around import LEAST_SHARE, Around
 from archwright.methods.binas.options import NO_START, OTHER_START, BinasOptions, of_other_plans
@@ -80,14 +81,15 @@ class Binas(LimitedSearch):
     def completed(cls, task: Task) -> dict[str, Any]:
         """The start, the space of the strategy; for the fast one a single thread, and images no larger than they show.
 
-        Its networks are so small that threads gain little, and lose much where other work wants the cores, too.
+        Its networks are so small that threads gain little, and lose much where other work wants the cores, too. Larger
+        ones get all threads where these are quicker now.
         """
         c = task.configuration
         if SpaceRef.parse(c.space).kind == "model":
             return {"threads": 1, **default_epochs(task)}
         options = {**start_of(task), **c.options}
         if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
-            return {"space": "mbconv", "options": options}
+            return {"space": "mbconv", "options": options, "threads": useful_threads()}
         chosen: dict[str, Any] = {"space": cls.default_space, "threads": 1}
         if c.data is not None and c.image_size is None and not DataRef.parse(c.data).is_local:
             chosen["image_size"] = sufficient_size(task.data)
