@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from archwright.errors import InputError
+from archwright.methods.nesbs import PosteriorResult
 from archwright.reproduce import searches, thesis5
 from archwright.reproduce.base import Settings
 from archwright.spaces.nasbench201 import NASBENCH201
@@ -20,7 +21,7 @@ CELL = "|nor_conv_3x3~0|+|nor_conv_1x1~0|skip_connect~1|+|none~0|avg_pool_3x3~1|
 TINY = {
     "CHANNELS": 4, "IMAGE_SIZE": 8, "SUPERNET_EPOCHS": 1, "POSTERIOR_EPOCHS": 1, "FINAL_EPOCHS": 1, "SIZE": 2,
     "CANDIDATES": 1, "POOL": 3, "STEPS": 30, "FIGURE_SIZES": (2,), "BUDGETS": (1, 2), "TEMPERATURES": (1.0,),
-    "ATTACKED_IMAGES": 10,
+    "ATTACKED_IMAGES": 10, "COMPARED": 5,
 }  # fmt: skip
 
 
@@ -63,6 +64,19 @@ def test_table_5_5_trains_nothing_again(tiny: Settings, monkeypatch: pytest.Monk
     rows = {row.label: row for row in thesis5.table_5_5(tiny).rows}
     assert rows["NES-RS ATE"].paper == 2.87
     assert all(0 <= (row.ours or 0) <= 100 for row in rows.values())
+
+
+def test_figure_5_5_measures_what_the_most_likely_architecture_lacks(tiny: Settings) -> None:
+    rows = {row.label: row.ours or 0.0 for row in thesis5.figure_5_5(tiny).rows}
+    for posterior in ("post-training", "best-response"):
+        assert 0 <= rows[f"{posterior}, discrepancy"] <= 100 - rows[f"{posterior}, best architecture"]
+        assert 0 <= rows[f"{posterior}, architectures better than the most likely"] <= 100
+    kept = thesis5.Kept(tiny, 0).method(sampler="mc", size=2)
+    likely, logits = kept.sampler().most_likely(), kept.result("posterior", PosteriorResult).logits
+    columns = [kept.space.candidates(name) for name in kept.space.decisions]
+    encoded = kept.space.encode(likely)
+    for (name, alpha), own in zip(logits.items(), columns, strict=True):
+        np.testing.assert_array_equal(encoded[name][:, own].argmax(1), np.argmax(alpha, axis=1))
 
 
 def test_table_5_4_attacks_and_defends(tiny: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,6 +210,7 @@ reproductions = Registry(
     Entry("thesis-5.7", f"{_THESIS5}:table_5_7", "post-training and best-response posteriors"),
     Entry("thesis-fig5.2", f"{_THESIS5}:figure_5_2", "SVGD-RD on a mixture of Gaussians: distance by delta"),
     Entry("thesis-fig5.3", f"{_THESIS5}:figure_5_3", "ensemble searches against their budget, inherited weights"),
+    Entry("thesis-fig5.5", f"{_THESIS5}:figure_5_5", "the most likely architecture of two posteriors beside the best"),
     Entry("thesis-fig5.6", f"{_THESIS5}:figure_5_6", "Monte Carlo and SVGD-RD by the posterior's temperature"),
     Entry("thesis-fig5.7", f"{_THESIS5}:figure_5_7", "SVGD-RD by delta and temperature"),
 )

@@ -46,6 +46,8 @@ BUDGETS = (1, 2, 5, 10)
 """Ensembles that are scored, in figures 5.3 and 5.6."""
 TEMPERATURES = (0.1, 1.0, 10.0)
 FIGURE_5_7_DELTAS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0)
+COMPARED = 100
+"""Random architectures that the most likely one is compared with."""
 ATTACKED_IMAGES = 200
 """Test images of every attack."""
 LABELS = {
@@ -423,6 +425,33 @@ def _by_seed(settings: Settings, size: int) -> list[Budgeted]:
     """One a seed, whatever is asked of it: what it has predicted once is not predicted again."""
     seeds = settings.seeds or SEEDS
     return [Budgeted(Kept(settings, seed).method(sampler="mc", size=size), size) for seed in range(seeds)]
+
+
+@needs()
+def figure_5_5(settings: Settings) -> Outcome:
+    """How much worse the most likely architecture of each posterior is than the best of many, inherited weights."""
+    seeds, rows = settings.seeds or SEEDS, []
+    for posterior in ("post-training", "best-response"):
+        gaps, bests, places = [], [], []
+        for seed in range(seeds):
+            method = Kept(settings, seed, posterior).method(sampler="mc", size=SIZE)
+            rng, uniform = np.random.default_rng(seed), Sampler(method.space)
+            drawn = distinct(method.space, (uniform.monte_carlo(rng) for _ in range(100 * COMPARED)), COMPARED)
+            test, likely = method.inherited("test"), method.sampler().most_likely()
+            errors = np.array([test.score([one]).error for one in drawn])
+            own = test.score([likely]).error
+            bests.append(float(min(errors.min(), own)))
+            gaps.append(own - bests[-1])
+            places.append(100 * float((errors < own).mean()))
+        rows.append(Row.of(f"{posterior}, discrepancy", "points of test error", None, gaps))
+        rows.append(Row.of(f"{posterior}, best architecture", "test error %", None, bests))
+        rows.append(Row.of(f"{posterior}, architectures better than the most likely", "%", None, places))
+    notes = [
+        f"the best of {COMPARED} random architectures and the most likely one, by the supernet's weights",
+        "the thesis shows bars without numbers: its post-training posterior has the smaller discrepancy",
+        settings.images_note(),
+    ]
+    return Outcome(scale_text(seeds), rows, notes)
 
 
 @needs()

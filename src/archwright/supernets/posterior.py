@@ -150,6 +150,10 @@ class Sampler:
             }
         return self._derived(noisy)
 
+    def most_likely(self) -> Architecture:
+        """The architecture of the largest probabilities."""
+        return self._derived({name: density.probabilities for name, density in self.densities.items()})
+
     def particles(self, count: int, rng: np.random.Generator, *, delta: float, steps: int = 1000) -> list[Architecture]:
         """Architectures by SVGD-RD (algorithm 5.3) from standard Gaussian particles.
 
