@@ -58,13 +58,12 @@ from archwright.training import Recipe
 
 LEARNING_RATE = 0.15
 """Of SGD, for batches of 64 images."""
-TUNED_RATE = 0.5
-"""Learning rate of a network that was cut from a larger one, as a part of that."""
 LABEL_SMOOTHING = 0.1
 WARMED_UP = 0.05
 """Part of a training over which the learning rate climbs; then it falls to nothing by a line."""
 TAUGHT = 0.5
-"""Weight of the larger network's answer against the label's in the training of a smaller one."""
+"""Weight of the larger network's answer against the label's in the training of a smaller one; one that was cut from the
+larger one begins at the whole learning rate all the same (docs/training.md)."""
 FEW_IMAGES = 1000
 """Up to so many training images the batches are half as large, which is more steps in the same time."""
 FEW_PHOTOGRAPHS, SHOWN = 2000, {"crop": 0, "cutout": 0, "zoom": 0.6, "colour": 0.4}
@@ -587,7 +586,7 @@ class Thin:
             whole = self.space.parse(proposal.source)
             if contains(whole, parsed):
                 assert isinstance(teacher, CompactNetwork)
-                network, recipe = shrink(teacher, whole, parsed, self.space), recipe.changed(lr=TUNED_RATE * recipe.lr)
+                network = shrink(teacher, whole, parsed, self.space)
         macs = self._macs(parsed) + (ASKED * self._macs(self.space.parse(proposal.source)) if proposal.source else 0.0)
         steps = self.spending.steps(seconds, macs)
         if self.options.minutes_of == "processor":
