@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -288,10 +288,12 @@ def _record(data: ImageData, right: NDArray[np.bool_]) -> dict[str, Json]:
 
 QUICKER = 0.95
 """The part of another's latency below which a network is quicker."""
+LITTLE = 1.0
+"""Points that a quicker answer may be below the plain network, within chance, and still be called as accurate."""
 REMEDY = "Give the search more time (--minutes), more images, or images whose classes look different."
 
 
-def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
+def verdict(best: Candidate, beside: Mapping[str, Beside], models: Sequence[Candidate] = ()) -> str:
     """What an answer is worth beside simple things, at equal cost; a warning where it is not worth its name.
 
     A warning is for an answer near chance, for something simple that is more accurate within the answer's limit, and
@@ -300,6 +302,7 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
     Args:
         best: the answer, with its test accuracy and interval.
         beside: simple things by name, chance among them; latencies in milliseconds where they are known.
+        models: all answers, where several limits have one each: the quickest of them may be as accurate, too.
     """
     assert best.accuracy is not None
     assert best.accuracy_interval is not None
@@ -323,27 +326,39 @@ def verdict(best: Candidate, beside: Mapping[str, Beside]) -> str:
             f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "
             f"{name}{cost} on the same images ({near}). {REMEDY}"
         )
-    return _won(best, beside[PLAIN], (low, high)) if PLAIN in beside else ""
+    return _won(best, beside[PLAIN], models) if PLAIN in beside else ""
 
 
-def _near(best: Candidate, other: Beside) -> bool:
+def _near(answer: Candidate, other: Beside) -> bool:
     """Whether an answer's accuracy is one that the other's may have: near 100 % its own interval is too narrow."""
     low, _ = other.accuracy_interval or (np.inf, np.inf)
-    return best.accuracy is not None and best.accuracy >= low
+    return answer.accuracy is not None and answer.accuracy >= low
 
 
-def _won(best: Candidate, plain: Beside, interval: tuple[float, float]) -> str:
-    """What an answer has over the plain network, in a sentence; empty where that is nothing to speak of."""
+def _as_accurate(answer: Candidate, plain: Beside) -> bool:
+    """Whether an answer and the plain network differ by no more than chance."""
+    _, high = answer.accuracy_interval or (np.inf, -np.inf)
+    return plain.accuracy <= high or _near(answer, plain)
+
+
+def _won(best: Candidate, plain: Beside, models: Sequence[Candidate]) -> str:
+    """What an answer, or a quicker one of ``models``, has over the plain network; empty where that is nothing."""
     assert best.accuracy is not None
+    assert best.accuracy_interval is not None
     if best.latency_ms is None or plain.latency_ms is None:
         return ""
     share, gain = best.latency_ms / plain.latency_ms, best.accuracy - plain.accuracy
     seconds = (plain.model_extra or {}).get("seconds")
     after = "" if seconds is None else f" after {seconds:.3g} s of training"
-    if plain.accuracy < interval[0]:
+    if plain.accuracy < best.accuracy_interval[0]:
         its = f"{share:.2f} {'of' if share < 1 else 'times'} its time"
         return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %{after}, in {its}."
-    if (plain.accuracy <= interval[1] or _near(best, plain)) and share < QUICKER:
+    shares = [share] if _as_accurate(best, plain) else []
+    for one in models:
+        little = plain.accuracy - (one.accuracy or 0.0) <= LITTLE
+        if one.latency_ms is not None and little and _as_accurate(one, plain):
+            shares.append(one.latency_ms / plain.latency_ms)
+    if shares and min(shares) < QUICKER:
         its = f"{plain.accuracy:.1f} %{after}, within chance"
-        return f"As accurate as the plain network ({its}) in {share:.2f} of its time."
+        return f"As accurate as the plain network ({its}) in {min(shares):.2f} of its time."
     return ""

@@ -555,7 +555,7 @@ class LimitedSearch(Method):
             front_points=summary.front_points,
             beside=beside,
             evaluations=summary.evaluations,
-            verdict=verdict(best, beside) or None,
+            verdict=verdict(best, beside, models) or None,
             insights=summary.insights,
             latency_on=table.device,
             reachable_ms=(table.least_ms, table.most_ms),
