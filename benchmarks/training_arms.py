@@ -458,6 +458,15 @@ def parsed(word: str) -> Arm:
             changes[key] = tuple(int(number) for number in value.split("-"))
         else:
             changes[key] = value == "True" if kind is bool else kind(value)
+    if "before" in changes and "teacher" in changes:
+        raise InputError("a network that this one grows from (before) or learns from (teacher)", repr(word))
+    idle = {"cut", "distilled", "temperature"} & set(changes) if "teacher" not in changes else set()
+    idle |= {"tuned"} & set(changes) if not changes.get("cut") else set()
+    idle |= {"share"} & set(changes) if not {"before", "teacher"} & set(changes) else set()
+    if idle:
+        raise InputError(
+            "settings that do something (teacher= for cut, distilled, temperature)", ", ".join(sorted(idle))
+        )
     return replace(STARTS[first], **changes)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from archwright.errors import InputError
-from archwright.reproduce import binas_limits
+from archwright.reproduce import binas_limits, searches
 from archwright.reproduce.base import Settings
 from archwright.reproduce.binas_limits import (
     BENCHES,
@@ -20,6 +21,7 @@ from archwright.reproduce.binas_limits import (
     spread_limits,
     uniform_choices,
 )
+from archwright.search.answer import Answer
 from archwright.spaces.gallery import NETWORKS
 from archwright.spaces.mbconv import SCALES, MbConv
 from archwright.spaces.mbconv_scale import MbConvScale
@@ -79,6 +81,16 @@ def test_one_search_is_asked_for_more_and_more(name: str, tmp_path: Path, monkey
     for what, value in {"BENCHES": (tiny,), "COUNTS": (1, 3), "FAST_COUNTS": (3,), "COMPARED": 2}.items():
         monkeypatch.setattr(binas_limits, what, value)
     monkeypatch.setattr("archwright.costs.tables.fit_correction", unfitted)
+    asked = list[dict[str, Any]]()
+
+    def finished(folder: Path, method: str, *args: Any, **given: Any) -> Answer:
+        """The search itself instead of the fast plan, whose few seconds may be too short here."""
+        if not folder.name.startswith("fast-"):
+            return searches.finished(folder, method, *args, **given)
+        asked.append(given)
+        return searches.finished(folder.parent / "search", method)
+
+    monkeypatch.setattr(binas_limits, "finished", finished)
     settings = Settings(tmp_path, data="random:classes=2,size=8,channels=1,count=120", only=name)
     outcome = binas_limits.binas_limits(settings)
     rows = {row.label: row.ours for row in outcome.rows}
@@ -91,8 +103,10 @@ def test_one_search_is_asked_for_more_and_more(name: str, tmp_path: Path, monkey
         found = [rows[f"{name}: {arm}, limit {number}"] for number in (1, 2)]
         assert all(value is None or 0 <= value <= 100 for value in found)
     assert 0 <= rows[f"{name}: fast plan in the same time, mean over 3 limits"] <= 100
+    assert 60 * asked[0]["minutes"] == pytest.approx(rows[f"{name}: supernet, 3 limits"])
+    assert len(asked[0]["limits"]["latency_ms"]) == 3
     assert np.isfinite(rows[f"{name}: supernet, mean over 3 limits"])
-    monkeypatch.setattr(binas_limits, "train", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(searches, "search", lambda *_, **__: pytest.fail("trained again"))
     assert binas_limits.binas_limits(settings).rows == outcome.rows
 
 

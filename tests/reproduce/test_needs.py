@@ -11,13 +11,17 @@ import pytest
 from archwright.errors import InputError, Interrupted
 from archwright.execution.base import Item
 from archwright.execution.processes import Processes
-from archwright.reproduce.base import DECLARED, Outcome, Settings, needs, reproduce, reproductions
+from archwright.reproduce.base import DECLARED, SEVERAL, Outcome, Settings, needs, reproduce, reproductions
 from archwright.runs.stop import Stop
 
 
 def test_every_study_declares_what_it_reads() -> None:
     for entry in reproductions:
         assert reproductions.get(entry.name) in DECLARED, f"put @needs(...) before {entry.target}"
+
+
+def test_what_the_list_says_of_only_is_what_is_accepted() -> None:
+    assert {entry.name for entry in reproductions if "--only" in entry.summary} == set(SEVERAL)
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in reproductions])

@@ -91,7 +91,15 @@ def test_figure_7_5_follows_the_parameters_of_the_best_cell_so_far(
     cells.append(boosted.propose([first], 1))
     parameters = [boosted.tried[cell] for cell in cells]
     tests = budget.tests_of(pool, load_compact())[:, 0]
-    by_hand = [spearmanr(-boosted.objective.values(*one), tests).statistic for one in parameters]
+    kappa, trace = scores["kappa"], scores["trace"] / np.median(scores["trace"])
+    by_hand = []
+    for (
+        log_mu,
+        quantile,
+    ) in parameters:  # eq. 7.7, F(x) = x ** 2: kappa / M + mu (M ** 2 - nu) ** 2, the less the better
+        penalty = (trace**2 - np.quantile(trace, quantile) ** 2) ** 2
+        mu = 10**log_mu * np.median(kappa / trace) / np.median(penalty)
+        by_hand.append(spearmanr(-(kappa / trace + mu * penalty), tests).statistic)
     found = budget.orders(boosted, [first, Evaluated(cells[1], 60.0)], tests)
     assert found == pytest.approx(by_hand)
     assert budget.orders(boosted, [first, Evaluated(cells[1], 40.0)], tests) == pytest.approx(by_hand[:1] * 2)

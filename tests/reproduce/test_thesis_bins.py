@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from archwright.proxies.score import Scores
 from archwright.reproduce import thesis_bins
 from archwright.reproduce.base import Settings
 from archwright.reproduce.thesis7 import classes
 from archwright.reproduce.thesis_bins import binned
+from archwright.tables import nasbench101
 from archwright.tables.locate import shared_data
 from archwright.tables.nasbench201 import load_compact
 
@@ -63,13 +67,28 @@ def test_figure_6_3_has_a_row_for_every_space(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(thesis_bins, "SAMPLE_6_3", 12)
     monkeypatch.setattr(thesis_bins, "BINS_6_3", 3)
     settings = Settings(tmp_path, seeds=2, data="digits")
+    table, space_of = nasbench101.load_compact(), list[float]()
+
+    def planted(settings: Settings, cells: Sequence[Any], request: Any, names: Sequence[str]) -> NDArray[np.float64]:
+        """S1 rises with the error, S2 falls with it, S3 is least for the middling."""
+        errors = np.array([100 - table.accuracy(cell, "cifar10", 108, "test") for cell in cells])
+        place = errors.argsort().argsort() / len(errors)
+        space_of.append(0)
+        kind = (len(space_of) - 1) // 2  # two draws a space
+        return np.array([errors, 200 - errors, np.where(np.arange(len(errors)) % 2, 1 + place, 1 - place)][kind])[
+            :, None
+        ]
+
+    monkeypatch.setattr(thesis_bins, "cell_traces", planted)
     outcome = thesis_bins.figure_6_3(settings)
-    rows = {row.label: row for row in outcome.rows}
-    for space in ("S1", "S2", "S3"):
-        assert rows[f"{space} trace best bin"].ours <= min(
-            rows[f"{space} trace first bin"].ours, rows[f"{space} trace last bin"].ours
-        )
-        assert -1 <= rows[f"{space} trace with error"].ours <= 1
+    rows = {row.label: row.ours for row in outcome.rows}
+    assert rows["S1 trace best bin of 3"] == 1
+    assert rows["S2 trace best bin of 3"] == 3
+    assert rows["S3 trace best bin of 3"] == 2
+    assert rows["S1 trace with error"] == pytest.approx(1)
+    assert rows["S2 trace with error"] == pytest.approx(-1)
+    assert rows["S1 trace first bin"] == rows["S1 trace best bin"] < rows["S1 trace last bin"]
+    space_of.clear()
     assert thesis_bins.figure_6_3(settings).rows == outcome.rows
     outcome.plot(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 10_000

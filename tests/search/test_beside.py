@@ -121,8 +121,13 @@ def test_the_verdict_compares_at_equal_cost() -> None:
     assert "(71.0 % after 12 s of training, within chance)" in beside.verdict(limited(0.18), short)
     quick = answer(70.5, 61, 78).model_copy(update={"limits": {"latency_ms": 0.1}, "latency_ms": 0.09})
     worse = answer(68, 59, 76).model_copy(update={"limits": {"latency_ms": 0.05}, "latency_ms": 0.04})
-    several = beside.verdict(limited(0.18), plain(71.0, 0.29), [worse, quick, limited(0.18)])
-    assert "in 0.31 of its time" in several, "of the quickest within a point of it"
+    said = (
+        "The quickest answer, 70.5 %, is as accurate as the plain network (71.0 %, within chance) in 0.31 of its time."
+    )
+    assert beside.verdict(limited(0.18), plain(71.0, 0.29), [quick, limited(0.18)]) == said
+    assert beside.verdict(limited(0.28), plain(71.0, 0.29), [quick, limited(0.28)]) == said  # best alone: a warning
+    assert beside.verdict(limited(0.18), plain(71.0, 0.29), [worse, limited(0.18)]) == quicker  # by three points
+    assert "Warning" in beside.verdict(limited(0.28), plain(80.0, 0.29), [quick])  # best is clearly worse
     assert "Warning" in beside.verdict(limited(0.28), plain(71.0, 0.29))  # as accurate, and not slower
     assert "which is quicker" in beside.verdict(limited(0.28), plain(71.0, 0.1))
     assert beside.verdict(limited(0.28), plain(50.0, 0.7)).startswith("20.0 points above the plain network's 50.0 %")

@@ -1,7 +1,8 @@
 """Theorems 3.2, F.1, F.2 and F.4 of IQNAS (G.1, G.2, G.4 of BINAS): what they bound, evaluated beside the bounds.
 
-F.1 is Lacoste-Julien's, of convex objectives; it is tested on convex quadratics over products of simplices. F.4 and
-3.2 take it over to bilinear objectives, which are not convex: there the rate fails, even where no row couples blocks.
+F.1 is Lacoste-Julien's, of convex objectives: its iteration is written out here, for convex quadratics over products of
+simplices, as nothing in the package solves such. F.4 and 3.2 take it over to bilinear objectives, which are not convex:
+there the rate fails, even where no row couples blocks.
 """
 
 from __future__ import annotations
@@ -15,10 +16,18 @@ from scipy.optimize import minimize
 
 from archwright.solvers import pareto
 from archwright.solvers.frank_wolfe import iterates
+from archwright.solvers.problem import StagedProblem
 from archwright.solvers.synthetic import synthetic_problem
 
 BLOCKS, SIZE, STEPS, RUNS = 3, 4, 60, 200
 Floats = NDArray[np.float64]
+
+
+def value_of(problem: StagedProblem, alpha: Floats, beta: Floats) -> float:
+    """ACC(alpha, beta), bilinear: a block counts with the weight of the depths that have it."""
+    presence = beta[:, ::-1].cumsum(-1)[:, ::-1, None]
+    gain = (presence * alpha * problem.block_values).sum() + (beta * problem.depth_values).sum()
+    return float(problem.fixed_value + gain)
 
 
 def convex(seed: int) -> tuple[Floats, Floats]:
@@ -80,15 +89,21 @@ def test_the_rate_of_theorem_f_1_holds_for_convex_objectives(seed: int, searched
     assert gaps[-1] < 0.2 * gaps[0]  # and it does converge
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_line_search_of_theorem_f_2_always_takes_the_whole_step(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    linear, product = rng.normal(size=(2, SIZE)), rng.normal(size=(SIZE, SIZE))
-    x, y = rng.dirichlet(np.ones(SIZE), 2)
-    corner = np.eye(SIZE)[(linear[0] + product @ y).argmin()]
-    along = [(1 - part) * x + part * corner for part in np.linspace(0, 1, 101)]
-    values = [linear[0] @ one + linear[1] @ y + one @ product @ y for one in along]
-    assert int(np.argmin(values)) == 100
+    """Along every update of Algorithm 1 nothing between its ends is better than the new end."""
+    problem = synthetic_problem(seed)
+    low, high = problem.cost_range("latency_ms")
+    points = list(iterates(problem, "latency_ms", 0.7 * low + 0.3 * high, np.random.default_rng(seed), STEPS))
+    gains = 0
+    for before, after in itertools.pairwise(points):
+        between = [
+            [(1 - part) * a + part * b for a, b in zip(before, after, strict=True)] for part in np.linspace(0, 1, 21)
+        ]
+        values = [value_of(problem, *point) for point in between]
+        assert values[-1] >= max(values) - 1e-9
+        gains += values[-1] > values[0] + 1e-9
+    assert gains > 1
 
 
 def test_the_rate_of_theorems_3_2_and_f_4_fails_as_bilinear_objectives_are_not_convex() -> None:
@@ -101,9 +116,7 @@ def test_the_rate_of_theorems_3_2_and_f_4_fails_as_bilinear_objectives_are_not_c
         for run in range(RUNS):
             values = []
             for alpha, beta in iterates(problem, "latency_ms", limit, np.random.default_rng(run), STEPS):
-                presence = beta[:, ::-1].cumsum(-1)[:, ::-1, None]
-                gain = (presence * alpha * problem.block_values).sum() + (beta * problem.depth_values).sum()
-                values.append(problem.fixed_value + gain)
+                values.append(value_of(problem, alpha, beta))
             values += values[-1:] * (STEPS + 1 - len(values))  # it has stopped
             gaps += (best - np.array(values)) / RUNS
         assert (gaps >= -1e-9).all()

@@ -40,7 +40,7 @@ reproductions = Registry(
     Entry(
         "binas-compare",
         "archwright.reproduce.binas_compare:binas_compare",
-        "BINAS beside uniform, random, evolved and longer trained networks (--only digits, cifar16, cifar32)",
+        "BINAS beside uniform, random, evolved and longer trained networks (--only digits, fashion, ...)",
     ),
     Entry("binas-fig3", "archwright.reproduce.binas:binas_fig3", "estimators against the validation epochs they spend"),
     Entry(
@@ -99,7 +99,11 @@ reproductions = Registry(
         "cells of DARTS, RARTS and chance in the DARTS space, trained",
     ),
     Entry("rarts-3", "archwright.reproduce.rarts_darts:rarts_3", "the same cells on Fashion-MNIST"),
-    Entry("rarts-2", "archwright.reproduce.rarts:rarts_2", "RARTS with three weights of the latency penalty"),
+    Entry(
+        "rarts-2",
+        "archwright.reproduce.rarts:rarts_2",
+        "RARTS by the weight of latency, rate, decay and batch, beside random cells",
+    ),
     Entry(
         "rarts-4",
         "archwright.reproduce.rarts:rarts_4",
@@ -338,6 +342,7 @@ def needs(*tables: str, images: bool = True) -> Callable[[Study], Study]:
 
 SEVERAL = (
     "binas-compare",
+    "binas-limits",
     "binas-precision",
     "binas-pretrained",
     "binas-rounds",

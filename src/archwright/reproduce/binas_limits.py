@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from archwright.runs.run import ItemLog, Run
 from archwright.runs.stop import Stop
 from archwright.search.answer import Answer
 from archwright.search.engine import reopened, resume
-from archwright.search.training import train
 from archwright.solvers.problem import ABSENT, StagedChoice
 from archwright.spaces.compact_network import BlockGeometry
 from archwright.spaces.compact_scale import Configuration
@@ -180,21 +179,22 @@ class Asked:
     settings: Settings
     bench: Bench
     seed: int
-    seconds: dict[int, float] = field(default_factory=dict, init=False)
 
-    @property
+    @cached_property
     def folder(self) -> Path:
-        """Of everything of this seed."""
-        return self.settings.folder / f"{self.bench.name}-{self.seed}"
+        """Of everything of this seed, by the settings of the search."""
+        images = self.settings.images().spec
+        own = name_of({**self.bench.search, "data": images, "scratch": self.bench.scratch_epochs})[:8]
+        return self.settings.folder / f"{self.bench.name}-{self.seed}-{own}"
 
     @property
     def log(self) -> ItemLog:
-        """Limits, and working seconds by their number."""
+        """Limits, and by their number working seconds and the mean test accuracy of the answers then."""
         return ItemLog(self.folder / "spent.jsonl")
 
     @cached_property
     def answer(self) -> Answer:
-        """Of all limits, the loosest alone first; ``seconds`` has what each number of them had taken."""
+        """Of all limits, the loosest alone first."""
         given = {**self.bench.search, "data": self.settings.images().spec, "seed": self.seed}
         answer = finished(
             self.folder / "search", "binas", self.settings.progress, **given, limits={"latency_ms": [LOOSE_MS]}
@@ -204,14 +204,24 @@ class Asked:
             latencies = [float(one.latency_ms) for one in answer.front if one.latency_ms is not None]
             limits = spread_limits(latencies, max(COUNTS) - 1)
             log.record("limits", np.random.default_rng(self.seed).permutation(limits).tolist())
-            log.record("1", answer.seconds)
+            log.record("1", [answer.seconds, mean_accuracy(answer)])
         for before, count in itertools.pairwise(COUNTS):
             if str(count) not in log.done:
                 further = self.limits(count)[before:]
                 answer = resume(self.folder / "search", latency_ms=further, progress=self.settings.progress)
-                log.record(str(count), answer.seconds)
-        self.seconds.update({count: float(log.done[str(count)]) for count in COUNTS})
+                log.record(str(count), [answer.seconds, mean_accuracy(answer)])
         return answer
+
+    def spent(self, count: int) -> tuple[float, float]:
+        """Working seconds when ``count`` limits had been answered, and the mean test accuracy of these answers."""
+        _ = self.answer
+        seconds, accuracy = self.log.done[str(count)]
+        return float(seconds), float(accuracy)
+
+    @property
+    def seconds(self) -> dict[int, float]:
+        """Working seconds by the number of limits."""
+        return {count: self.spent(count)[0] for count in COUNTS}
 
     def limits(self, count: int) -> list[float]:
         """The first ``count`` limits, in milliseconds."""
@@ -256,15 +266,13 @@ class Asked:
         """Test accuracy of a network from scratch, and its seconds; NaN for none."""
         if architecture is None:
             return float("nan"), float("nan")
+        own: dict[str, Any] = {"space": self.bench.search.get("space", "mbconv"), "image_size": self._size}
+        if self.bench.scale:
+            own["scale"] = Run.open(self.folder / "search").configuration.get("scale")
+        how: dict[str, Any] = {"seed": self.seed, "epochs": self.bench.scratch_epochs, "threads": 1}
+        how |= {"onnx": False, "beside": False, "options": {"architecture": architecture}}
         folder = self.folder / "scratch" / name_of({"architecture": architecture})
-        if (folder / "run.json").exists():
-            alone = resume(folder)
-        else:
-            own: dict[str, Any] = {"space": self.bench.search.get("space", "mbconv"), "image_size": self._size}
-            if self.bench.scale:
-                own["scale"] = Run.open(self.folder / "search").configuration.get("scale")
-            how: dict[str, Any] = {"seed": self.seed, "epochs": self.bench.scratch_epochs, "threads": 1, "onnx": False}
-            alone = train(architecture, data=self.settings.images().spec, run=folder, yes=True, **own, **how)
+        alone = finished(folder, "train", self.settings.progress, data=self.settings.images().spec, **own, **how)
         return float(alone.best.accuracy or 0), alone.seconds
 
     def arms(self) -> dict[str, list[float]]:
@@ -305,8 +313,6 @@ def bench_rows(bench: Bench, asked: Sequence[Asked]) -> list[Row]:
         bench: what was searched.
         asked: its searches, a seed each.
     """
-    for one in asked:
-        _ = one.answer
     arms = [one.arms() for one in asked]
     each = [float(np.mean(own.pop("seconds"))) for own in arms]
     name = bench.name
@@ -323,10 +329,7 @@ def bench_rows(bench: Bench, asked: Sequence[Asked]) -> list[Row]:
             Row(label, "% on test", None, None) if np.isnan(values).any() else Row.of(label, "% on test", None, values)
         )
     for count in FAST_COUNTS:
-        supernet = [
-            float(np.mean([float(one.at(one.answer)[limit].accuracy or 0) for limit in one.limits(count)]))
-            for one in asked
-        ]
+        supernet = [one.spent(count)[1] for one in asked]
         rows.append(Row.of(f"{name}: supernet, mean over {count} limits", "% on test", None, supernet))
         fast = [mean_accuracy(one.fast(count)) for one in asked]
         rows.append(Row.of(f"{name}: fast plan in the same time, mean over {count} limits", "% on test", None, fast))

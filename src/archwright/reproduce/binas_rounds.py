@@ -16,7 +16,7 @@ regrets are of all images.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 from pathlib import Path
 
@@ -375,9 +375,10 @@ def binas_rounds_supernet(settings: Settings) -> Outcome:
     assert isinstance(method, Binas)
     assert isinstance(method.strategy, Supernet)
     work = method.strategy.work
-    disk.make_folder(settings.folder)
+    own = replace(settings, folder=settings.folder / answer.folder.name)
+    disk.make_folder(own.folder)
     draws, name = settings.seeds or DRAWS, "supernet"
-    rows = regrets(settings, {name: lambda: table_of_supernet(work, settings.folder, settings.progress)}, draws)
+    rows = regrets(own, {name: lambda: table_of_supernet(work, own.folder, own.progress)}, draws)
     notes = [
         f"{LIMITS} limits a search (quantiles .05 to .95 of the latency), {draws} draws; the deviation is over draws",
         "every stage has its least or greatest depth and its lightest or heaviest block; all these are measured",

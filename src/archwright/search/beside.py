@@ -318,7 +318,8 @@ def verdict(best: Candidate, beside: Mapping[str, Beside], models: Sequence[Cand
     name, simple = max(rivals.items(), key=lambda one: one[1].accuracy, default=("", beside[CHANCE]))
     gained = simple.latency_ms is not None and (best.latency_ms or np.inf) < QUICKER * simple.latency_ms
     close = simple.accuracy <= high or _near(best, simple)
-    if not close or (simple.accuracy >= best.accuracy and not gained):
+    won = _won(best, beside[PLAIN], models) if PLAIN in beside else ""
+    if not close or (simple.accuracy >= best.accuracy and not gained and not (won and name == PLAIN)):
         near = "the difference may be chance" if close else "it is worse"
         quicker = simple.latency_ms is not None and simple.latency_ms < QUICKER * (best.latency_ms or 0.0)
         cost = ", which is quicker" if quicker else ""
@@ -326,13 +327,17 @@ def verdict(best: Candidate, beside: Mapping[str, Beside], models: Sequence[Cand
             f"Warning: the answer's {best.accuracy:.1f} % is not better than the {simple.accuracy:.1f} % of the "
             f"{name}{cost} on the same images ({near}). {REMEDY}"
         )
-    return _won(best, beside[PLAIN], models) if PLAIN in beside else ""
+    return won
 
 
 def _near(answer: Candidate, other: Beside) -> bool:
     """Whether an answer's accuracy is one that the other's may have: near 100 % its own interval is too narrow."""
     low, _ = other.accuracy_interval or (np.inf, np.inf)
     return answer.accuracy is not None and answer.accuracy >= low
+
+
+def _milliseconds(answer: Candidate) -> float:
+    return answer.latency_ms if answer.latency_ms is not None else np.inf
 
 
 def _as_accurate(answer: Candidate, plain: Beside) -> bool:
@@ -353,12 +358,12 @@ def _won(best: Candidate, plain: Beside, models: Sequence[Candidate]) -> str:
     if plain.accuracy < best.accuracy_interval[0]:
         its = f"{share:.2f} {'of' if share < 1 else 'times'} its time"
         return f"{gain:.1f} points above the plain network's {plain.accuracy:.1f} %{after}, in {its}."
-    shares = [share] if _as_accurate(best, plain) else []
-    for one in models:
-        little = plain.accuracy - (one.accuracy or 0.0) <= LITTLE
-        if one.latency_ms is not None and little and _as_accurate(one, plain):
-            shares.append(one.latency_ms / plain.latency_ms)
-    if shares and min(shares) < QUICKER:
-        its = f"{plain.accuracy:.1f} %{after}, within chance"
-        return f"As accurate as the plain network ({its}) in {min(shares):.2f} of its time."
+    its = f"{plain.accuracy:.1f} %{after}, within chance"
+    quickest = min((one for one in models if one.latency_ms is not None), key=_milliseconds, default=best)
+    quick, little = _milliseconds(quickest) / plain.latency_ms, plain.accuracy - (quickest.accuracy or 0.0) <= LITTLE
+    if quick < min(QUICKER, share) and little and _as_accurate(quickest, plain):
+        which = f"The quickest answer, {quickest.accuracy:.1f} %, is as accurate"
+        return f"{which} as the plain network ({its}) in {quick:.2f} of its time."
+    if _as_accurate(best, plain) and share < QUICKER:
+        return f"As accurate as the plain network ({its}) in {share:.2f} of its time."
     return ""

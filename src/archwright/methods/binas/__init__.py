@@ -15,7 +15,9 @@ beside. What is trained is one of four strategies, a file each:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 from archwright.costs.device_table import TIMED_ITEMS
@@ -30,6 +32,7 @@ from archwright.methods.binas.supernet import Supernet
 from archwright.methods.binas.thin import Thin
 from archwright.pretrained import DEFAULT, installed, load_start
 from archwright.references import DataRef, SpaceRef
+from archwright.runs.run import Run
 from archwright.search.answer import Found
 from archwright.search.configuration import Configuration
 from archwright.search.limited import LimitedSearch, Strategy
@@ -41,7 +44,7 @@ from archwright.spaces.mbconv_scale import MbConvScale
 from archwright.spaces.model_space import ModelSpace
 
 PHOTOGRAPH = 32
-"""From how many pixels on the images of a folder are photographs: pretrained weights are the default for these."""
+"""Pixels a side from which on the images of a folder are taken for photographs, which ImageNet's weights know."""
 
 
 def start_of(task: Task) -> dict[str, Any]:
@@ -53,8 +56,13 @@ def start_of(task: Task) -> dict[str, Any]:
     return {"pretrained": DEFAULT} if task.data.image_size >= PHOTOGRAPH else {}
 
 
-LEAST_PHOTOGRAPH = 32
-"""Pixels a side from which on colour images may be photographs, which ImageNet's weights know."""
+def _threads(options: Mapping[str, Any]) -> int:
+    """Threads of a search from published weights where nobody says: those of the plan that is repeated, if any."""
+    source = options.get("plan_from")
+    known = None
+    if source is not None and (Path(source) / "run.json").is_file():
+        known = Run.open(Path(source)).configuration.get("threads")
+    return known or useful_threads()
 
 
 class Binas(LimitedSearch):
@@ -81,15 +89,17 @@ class Binas(LimitedSearch):
     def completed(cls, task: Task) -> dict[str, Any]:
         """The start, the space of the strategy; for the fast one a single thread, and images no larger than they show.
 
-        Its networks are so small that threads gain little, and lose much where other work wants the cores, too. Larger
-        ones get all threads where these are quicker now.
+        Its networks are so small that threads gain little, and lose much where other work wants the cores, too. From
+        published weights all threads are taken where these are quicker now, or as many as the repeated plan's run has.
         """
         c = task.configuration
         if SpaceRef.parse(c.space).kind == "model":
             return {"threads": 1, **default_epochs(task)}
         options = {**start_of(task), **c.options}
-        if options.get("plan", "fast") != "fast" or options.get("pretrained", NO_START) != NO_START:
-            return {"space": "mbconv", "options": options, "threads": useful_threads()}
+        if options.get("pretrained", NO_START) != NO_START:
+            return {"space": "mbconv", "options": options, "threads": c.threads or _threads(options)}
+        if options.get("plan", "fast") != "fast":
+            return {"space": "mbconv", "options": options}
         chosen: dict[str, Any] = {"space": cls.default_space, "threads": 1}
         if c.data is not None and c.image_size is None and not DataRef.parse(c.data).is_local:
             chosen["image_size"] = sufficient_size(task.data)
@@ -145,7 +155,7 @@ class Binas(LimitedSearch):
     def _answer(self) -> Found:
         """Also says what would have been better to start from."""
         folder, data = DataRef.parse(self.context.configuration.data or "").kind == "folder", self.context.task.data
-        photographs = folder and data.image_channels == 3 and data.image_size >= LEAST_PHOTOGRAPH
+        photographs = folder and data.image_channels == 3 and data.image_size >= PHOTOGRAPH
         if self.options.pretrained is None and photographs and not installed(DEFAULT):
             self.context.progress.say(
                 "From scratch: some hundred photographs reach far more from weights trained on ImageNet. "
