@@ -10,10 +10,10 @@ from archwright.cli.values import COUNT, WORKERS
 
 
 @click.command("reproduce", epilog="Example: archwright reproduce thesis-7.3")
-@click.argument("name", metavar="ID", required=False)
+@click.argument("name", metavar="[ID]", required=False)
 @click.option("--seeds", type=COUNT, help="Number of seeds or draws, instead of the table's own.")
 @click.option("--data", help="Images to use instead of the CIFAR-10 subset in the data folder.")
-@click.option("--only", help="One part alone (of the binas-... comparisons, own-network, thin).")
+@click.option("--only", help="One part alone, where the list of reproductions names parts.")
 @click.option("--architectures", type=COUNT, help="Networks to take (proxies-201, proxies-darts); all by default.")
 @click.option("--coverage", is_flag=True, help="Every table, figure and theorem of the texts, and what came out.")
 @click.option("--workers", type=WORKERS, default=2, show_default=True, help="Processes that work at once.")

@@ -2,7 +2,7 @@
 
 1. ``plan``: a few whole networks are timed in training. The time of a step follows their multiply-accumulates, so *the
    best network within a limit that can be trained in my time* is one exact problem with two resources: latency and
-   multiply-accumulates. What a network is worth before any is trained was measured on three data sets, see
+   multiply-accumulates. What a network is worth before any is trained was measured on two data sets, see
    docs/training.md.
 2. ``train``: the best network within the tightest limit is proposed, and for each looser one the best that contains it.
    The loosest limit's is trained from scratch. Each tighter one takes the strongest channels of the larger one and is
