@@ -2,8 +2,8 @@
 
 The archive is ``--from FILE.npz`` or the subset in ARCHWRIGHT_DATA; without either the embedded digits are written.
 
-    python examples/photo_folder.py photos
-    python examples/photo_folder.py photos --digits     # handwritten digits, which need no file
+    python examples/photo_folder.py photos --from cifar10_10k2k.npz
+    python examples/photo_folder.py digits --digits     # handwritten digits, which need no file
     archwright search binas --data folder:photos --latency-ms 2 --latency-ms 4 --minutes 5
 
 The images are 32 px; they are enlarged to 96 px (bicubic) and saved at quality 92, so that they look to a program like
