@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
 from archwright.reproduce import rarts_parts, thin_networks
 from archwright.reproduce.base import Settings
 from archwright.reproduce.rarts_parts import CHANNELS, RATES, WEIGHTS, joined, opened, parts
+from archwright.training import Recipe, train
 
 pytest.importorskip("torch_pruning")
 
@@ -38,10 +41,19 @@ def test_arms_are_tuned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(rarts_parts, "SOURCES", {k: rarts_parts.SOURCES[k] for k in ("taylor", "random", "rarts")})
     for name, value in {"SEARCH_EPOCHS": 1, "TUNE_EPOCHS": 1, "RATES": (0.05,)}.items():
         monkeypatch.setattr(rarts_parts, name, value)
+    tuned = list[Recipe]()
+
+    def noted(network: nn.Module, batches: Any, recipe: Recipe, **how: Any) -> Any:
+        tuned.append(recipe)
+        return train(network, batches, recipe, **how)
+
+    monkeypatch.setattr(rarts_parts, "train", noted)
     settings = Settings(tmp_path, seeds=1, data="random:classes=4,size=8,channels=3,count=160")
     outcome = rarts_parts.rarts_parts(settings)
     assert len(outcome.rows) == 2 * 2 * 2
     assert all(0 <= (row.ours or 0) <= 100 for row in outcome.rows)
+    assert tuned, "by the update rule that the rates of the text are of"
+    assert {(recipe.optimizer, recipe.momentum, recipe.lr) for recipe in tuned} == {("sgd", 0.9, 0.05)}
     monkeypatch.setattr(rarts_parts, "train", lambda *_, **__: pytest.fail("tuned again"))
     assert rarts_parts.rarts_parts(settings).rows == outcome.rows
     weights, channels = (opened(str(tmp_path / "searches" / f"{name}-0")) for name in ("rarts", "random"))

@@ -2,7 +2,7 @@
 
 One ResNet-20 is trained to its end. From it RARTS (fused and as written) and Network Slimming train weights and scores;
 Taylor and chance order its channels as it is. Then every set of weights loses the channels of every order, down to the
-same multiply-accumulates, is tested as it is, fine-tuned with two learning rates, and tested again. Seeds are paired:
+same multiply-accumulates, is tested as it is, fine-tuned by SGD with two learning rates, and tested again. Seeds are paired:
 arms of a seed share their searches and the order of their images. Every fine-tuning is one work item that is kept.
 """
 
@@ -24,7 +24,7 @@ from archwright.methods.width_subject import Scored
 from archwright.reproduce.arms import mean_gain
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.reproduce.thin_networks import trained_resnet
+from archwright.reproduce.thin_networks import RESNET_RECIPE, trained_resnet
 from archwright.runs import disk
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
@@ -105,7 +105,7 @@ def tuned_arm(payload: Json, stop: Stop) -> Json:
     weights, channels = opened(payload["weights"]), opened(payload["channels"])
     network, data = joined(weights, channels, payload["keep_macs"]), weights.subject.data
     before = measure(network, data, "test", "cpu").percent
-    recipe = weights.subject.tuning.changed(lr=payload["rate"], epochs=payload["epochs"])
+    recipe = RESNET_RECIPE.changed(lr=payload["rate"], epochs=payload["epochs"])  # rates of the text are of SGD
     augment = weights.context.task.augmentation_of(data, cutout=0)
     batches = Batches(data, "train", recipe.batch_size, seed=payload["seed"], augment=augment)
     kept = Checkpoints(Path(payload["folder"]))
@@ -128,7 +128,7 @@ def measured_arms(settings: Settings, seeds: int) -> Found:
     for seed in range(seeds):
         folders = {name: str(source_of(settings, name, data, network, seed)) for name in SOURCES}
         for weights, channels, rate in product(WEIGHTS, CHANNELS, RATES):
-            key = f"{weights} weights, {channels} channels, lr {rate:g}, seed {seed}"
+            key = f"{weights} weights, {channels} channels, SGD at {rate:g}, seed {seed}"
             payload = {"weights": folders[WEIGHTS[weights]], "channels": folders[CHANNELS[channels]], "seed": seed}
             payload |= {"rate": rate, "keep_macs": KEEP_MACS, "epochs": TUNE_EPOCHS}
             payload |= {"folder": str(settings.folder / "checkpoints" / key.replace(" ", "-").replace(",", ""))}
