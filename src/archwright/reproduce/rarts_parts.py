@@ -2,8 +2,8 @@
 
 One ResNet-20 is trained to its end. From it RARTS (fused and as written) and Network Slimming train weights and scores;
 Taylor and chance order its channels as it is. Then every set of weights loses the channels of every order, down to the
-same multiply-accumulates, is tested as it is, fine-tuned by SGD with two learning rates, and tested again. Seeds are paired:
-arms of a seed share their searches and the order of their images. Every fine-tuning is one work item that is kept.
+same multiply-accumulates, is tested as it is, fine-tuned by SGD with two learning rates, and tested again. Seeds are
+paired: arms of a seed share their searches and the order of their images. Every fine-tuning is one work item, kept.
 """
 
 from __future__ import annotations
