@@ -24,7 +24,7 @@ from archwright.methods.width_subject import Scored
 from archwright.reproduce.arms import mean_gain
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished
-from archwright.reproduce.thin_networks import RESNET_RECIPE, trained_resnet
+from archwright.reproduce.thin_networks import RESNET_RECIPE, kept_precision, trained_resnet
 from archwright.runs import disk
 from archwright.runs.checkpoints import Checkpoints
 from archwright.runs.files import Json
@@ -67,6 +67,7 @@ def source_of(settings: Settings, name: str, data: str, network: str, seed: int)
     own = dict(SOURCES[name])
     if own["scores"] not in ("taylor", "random"):
         own["search_epochs"] = SEARCH_EPOCHS
+    own["amp"] = kept_precision(settings.folder) == "bfloat16"
     given = {"data": data, "network": network, "seed": seed, "threads": 1, "keep_macs": (KEEP_MACS,), "tune_steps": 1}
     folder = settings.folder / "searches" / f"{name}-{seed}"
     finished(
@@ -99,13 +100,14 @@ def tuned_arm(payload: Json, stop: Stop) -> Json:
     """Work item: one set of weights without one choice of channels, tested, fine-tuned and tested again.
 
     Args:
-        payload: folders of both runs, learning rate, seed and folder of its checkpoints.
+        payload: folders of both runs, learning rate, precision, seed and folder of its checkpoints.
         stop: looked at between steps.
     """
     weights, channels = opened(payload["weights"]), opened(payload["channels"])
     network, data = joined(weights, channels, payload["keep_macs"]), weights.subject.data
     before = measure(network, data, "test", "cpu").percent
-    recipe = RESNET_RECIPE.changed(lr=payload["rate"], epochs=payload["epochs"])  # rates of the text are of SGD
+    # The rates of the text are of SGD.
+    recipe = RESNET_RECIPE.changed(lr=payload["rate"], epochs=payload["epochs"], precision=payload["precision"])
     augment = weights.context.task.augmentation_of(data, cutout=0)
     batches = Batches(data, "train", recipe.batch_size, seed=payload["seed"], augment=augment)
     kept = Checkpoints(Path(payload["folder"]))
@@ -131,6 +133,7 @@ def measured_arms(settings: Settings, seeds: int) -> Found:
             key = f"{weights} weights, {channels} channels, SGD at {rate:g}, seed {seed}"
             payload = {"weights": folders[WEIGHTS[weights]], "channels": folders[CHANNELS[channels]], "seed": seed}
             payload |= {"rate": rate, "keep_macs": KEEP_MACS, "epochs": TUNE_EPOCHS}
+            payload |= {"precision": kept_precision(settings.folder)}
             payload |= {"folder": str(settings.folder / "checkpoints" / key.replace(" ", "-").replace(",", ""))}
             items[weights, channels, rate, seed] = Item(key, payload)
     log, asked = ItemLog(settings.folder / "finished.jsonl"), list(items.values())
@@ -193,6 +196,7 @@ def rarts_parts(settings: Settings) -> Outcome:
         settings.images_note(),
         *parts(found),
         f"{SEARCH_EPOCHS} epochs of trained scores, {TUNE_EPOCHS} of fine-tuning; Taylor and random train no weights",
+        f"trained in {kept_precision(settings.folder)}, which is the quicker here; tested in float32",
         "after ±: standard error over seeds, which share the given network",
     ]
     return Outcome(f"ResNet-20 after 60 epochs, {100 * KEEP_MACS:.0f} % of the MACs stay, {seeds} seeds", rows, notes)

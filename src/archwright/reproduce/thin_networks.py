@@ -152,6 +152,11 @@ def quicker_precision(folder: Path, network: nn.Module, images: ImageData) -> st
     return str(log.done["precision"])
 
 
+def kept_precision(folder: Path) -> str:
+    """What :func:`quicker_precision` found when the network of ``folder`` was trained."""
+    return str(ItemLog(folder / "precision.jsonl").done["precision"])
+
+
 def _train(
     path: Path,
     network: nn.Module,
