@@ -73,10 +73,10 @@ def ms(space: StagedSpace[Any], architecture: Any) -> float:
 def test_limits_of_our_own_choice_leave_room_for_what_was_timed() -> None:
     assert with_room([1.0, 2.0], None) == [1.0, 2.0]
     assert with_room([1.0, 2.0], 0.5) == [1.0, 2.0]
-    assert with_room([1.0, 2.0, 3.0], 1.0) == [1.15, 2.075, 3.0]
-    assert with_room([1.0, 1.4], 1.0) == [1.15, 1.4375], "too near to each other"
-    assert with_room([1.0, 2.0, 3.0], 3.0) == [3.45, 3.8812, 4.3125], "not three times the tightest"
-    assert with_room([1.0], 1.0) == [1.15]
+    assert with_room([1.0, 2.0, 3.0], 1.0) == [1.1, 2.05, 3.0]
+    assert with_room([1.0, 1.3], 1.0) == [1.1, 1.375], "too near to each other"
+    assert with_room([1.0, 2.0, 3.0], 3.0) == [3.3, 3.7125, 4.125], "not three times the tightest"
+    assert with_room([1.0], 1.0) == [1.1]
     assert with_room([], 1.0) == []
 
 
@@ -88,7 +88,7 @@ def test_a_busy_moment_does_not_move_limits_of_our_own_choice(here: Here, monkey
     monkeypatch.setattr(DeviceTable, "_references", lambda *a: {size: 9 * of for size, of in busy(*a).items()})
     found = made(one, lightest, 10 * lightest)
     assert max(found.chosen_limits_ms) == pytest.approx(10 * lightest, rel=1e-3)
-    assert min(found.chosen_limits_ms) <= 1.15**2 * 1.05 * lightest
+    assert min(found.chosen_limits_ms) <= 1.1**2 * 1.05 * lightest
 
 
 def test_limits_of_our_own_choice_are_kept_where_the_table_is_wrong(
@@ -100,7 +100,7 @@ def test_limits_of_our_own_choice_are_kept_where_the_table_is_wrong(
     lightest = ms(space, space.lightest())
     found = made(table(here, {16: space}), 0.1 * lightest, 0.3 * lightest)
     assert found.least_ms < 0.5 * lightest
-    assert min(found.chosen_limits_ms) == pytest.approx(1.15 * lightest, rel=1e-3)
+    assert min(found.chosen_limits_ms) == pytest.approx(1.1 * lightest, rel=1e-3)
 
 
 def test_a_timed_network_keeps_a_limit_with_the_margin_only(here: Here) -> None:

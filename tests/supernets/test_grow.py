@@ -14,6 +14,7 @@ from archwright.supernets.grow import contains, grow
 SPACE = Compact(
     SCALES["compact-8"].changed(
         stage_strides=(1, 2, 2),
+        stage_factors=(1, 2, 4),
         channels=8,
         width_choices=(1.0, 2.0, 3.0),
         configurations=("cn_k3", "cn_k5", "bb_k3", "bb_k5", "er_k3_e2", "er_k5_e3", "ir_k3_e2", "ir_k5_e3"),

@@ -61,7 +61,7 @@ from archwright.solvers.problem import Solution, StagedProblem
 from archwright.spaces.base import Architecture
 from archwright.spaces.staged import StagedSpace
 
-ROOM, APART = 1.15, 1.25
+ROOM, APART = 1.1, 1.25
 """How far the tightest limit of our own choice is above the quickest network's time, and the loosest above that."""
 MOST_PARTS = 80
 """Parts of networks that are timed, about, where the time for a table is bounded; the others follow from them."""

@@ -34,7 +34,9 @@ from archwright.spaces.staged_scale import preset_for
 _BLOCK_TEXT = re.compile(r"(cn|bb|er|ir)_r1_k(\d{1,3})_s(\d{1,3})(?:_e(\d{1,3}))?_c(\d{1,6})")
 
 SCALES: Mapping[str, CompactScale] = {
-    "compact-8": CompactScale(image_size=8, image_channels=1, channels=16),
+    "compact-8": CompactScale(
+        image_size=8, image_channels=1, channels=16, stage_factors=(1, 4), stage_strides=(2, 2)
+    ),
     "compact-16": CompactScale(image_size=16, channels=16, stage_strides=(2, 1, 2)),
     "compact-32": CompactScale(image_size=32, channels=16),
     "compact-64": CompactScale(
@@ -42,7 +44,8 @@ SCALES: Mapping[str, CompactScale] = {
     ),
 }
 """By the least image size they suit. Strides come early, which leaves more training steps to a second; not at 16 px,
-where most convolutions would be left with 4 x 4 places, which costs six points on CIFAR-10 (docs/training.md)."""
+where most convolutions would be left with 4 x 4 places, which costs six points on CIFAR-10 (docs/training.md). At 8 px
+two stages are enough: a third would have as many places as the second, and every convolution costs a call."""
 
 PRESETS: Mapping[int, CompactScale] = {
     64: SCALES["compact-64"],

@@ -19,6 +19,7 @@ gets the slowest network within it that is not clearly worse on validation, so t
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,8 +112,8 @@ WORTH_IT = 0.85
 
 SHARES_OF_PLAIN = (1 / 3, 0.5, 0.7, 1.0)
 """The limits of a search that was given none, as parts of the latency of the plain network of that number of widths."""
-PLAIN_WIDTH = 3
-"""Width number of the usual plain network."""
+PLAIN_CONVOLUTIONS, PLAIN_WIDTH = 3, 3
+"""Of the usual plain network: convolutions, at the least, and its width number; one less where a stage has several."""
 
 Limits = Mapping[str, float]
 
@@ -280,7 +281,8 @@ class Thin:
     @property
     def _by_hand(self) -> CompactArchitecture:
         """The usual plain network."""
-        return self.space.plain(width=PLAIN_WIDTH)
+        depth = -(-PLAIN_CONVOLUTIONS // self.space.stages)
+        return self.space.plain(depth, PLAIN_WIDTH - (depth > 1))
 
     def before_table(self) -> list[Stage]:
         """No stage comes before the table."""
@@ -485,27 +487,36 @@ class Thin:
         """A chain of networks that contain each other, one a limit, the loosest first, worth the most together.
 
         The best within the tightest limit may be so wide that nothing good is around it. So it is looked for with every
-        bound on its widths, each looser limit's is the best that contains it, and the chain counts that is worth most
-        by the table; that one is then held to its limits here. In a time for few passes all have the tightest one's.
+        bound on its widths, each looser limit's is the best that contains it (and once more each tighter one's the best
+        inside that), and the chain counts that is worth most by the table; that one is then held to its limits here.
+        In a time for few passes all have the tightest one's.
         """
         tightest = list(reversed(limit_sets))
         if self._one_for_all(self.spending):
             return [Proposal(architecture=self._best(tightest[0], self.valued))] * len(tightest)
         worths = []
-        for width in range(self.space.most_widths):
+        for width, anew in itertools.product(range(self.space.most_widths), (False, True)):
             try:
-                worths.append((sum(map(self._value, self._chain(tightest, width, self._within))), width))
+                worths.append((sum(map(self._value, self._chain(tightest, width, anew, self._within))), width, anew))
             except InfeasibleError:
                 continue
-        width = max(worths)[1] if worths else self.space.most_widths - 1
-        chain = self._chain(tightest, width, self._best)[::-1]
+        _, width, anew = max(worths, default=(0.0, self.space.most_widths - 1, False))
+        chain = self._chain(tightest, width, anew, self._best)[::-1]
         larger = [next((one for one in reversed(chain[:place]) if one != own), "") for place, own in enumerate(chain)]
         return [Proposal(architecture=own, source=source) for own, source in zip(chain, larger, strict=True)]
 
     def _chain(
-        self, limit_sets: Sequence[Limits], width: int, best: Callable[[Limits, StagedProblem], str]
+        self, limit_sets: Sequence[Limits], width: int, anew: bool, best: Callable[[Limits, StagedProblem], str]
     ) -> list[str]:
-        """One network a limit, the tightest first, each in the next; the first has width numbers up to ``width``."""
+        """One network a limit, the tightest first, each in the next; the first has width numbers up to ``width``.
+
+        Args:
+            limit_sets: the tightest first.
+            width: number of the widest width of the first network.
+            anew: whether all but the loosest limit's are then chosen again, the best that is inside the next one: what
+                was narrow to leave room for others may be wider once these are known.
+            best: the best network of a problem within limits.
+        """
         problem, chain = no_wider(self.space, self.valued, width), list[str]()
         for limits in limit_sets:
             try:
@@ -515,6 +526,8 @@ class Thin:
                     raise
                 chain.append(chain[-1])  # it is at the edge of this limit as well
             problem = containing(self.space, self.valued, self._choice(chain[-1]))
+        for place in reversed(range(len(chain) - 1) if anew else ()):
+            chain[place] = best(limit_sets[place], inside(self.space, self.valued, self._choice(chain[place + 1])))
         return chain
 
     def _further(self, limits: Limits) -> Proposal:
