@@ -34,9 +34,7 @@ from archwright.spaces.staged_scale import preset_for
 _BLOCK_TEXT = re.compile(r"(cn|bb|er|ir)_r1_k(\d{1,3})_s(\d{1,3})(?:_e(\d{1,3}))?_c(\d{1,6})")
 
 SCALES: Mapping[str, CompactScale] = {
-    "compact-8": CompactScale(
-        image_size=8, image_channels=1, channels=16, stage_factors=(1, 4), stage_strides=(2, 2)
-    ),
+    "compact-8": CompactScale(image_size=8, image_channels=1, channels=16, stage_factors=(1, 4), stage_strides=(2, 2)),
     "compact-16": CompactScale(image_size=16, channels=16, stage_strides=(2, 1, 2)),
     "compact-32": CompactScale(image_size=32, channels=16),
     "compact-64": CompactScale(
