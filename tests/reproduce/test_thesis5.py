@@ -61,9 +61,13 @@ def test_table_5_5_trains_nothing_again(tiny: Settings, monkeypatch: pytest.Monk
     thesis5.table_5_1(tiny)
     monkeypatch.setattr(thesis5, "train_answer", lambda *_, **__: pytest.fail("trained again"))
     monkeypatch.setattr(searches, "search", lambda *_, **__: pytest.fail("searched again"))
-    rows = {row.label: row for row in thesis5.table_5_5(tiny).rows}
+    outcome = thesis5.table_5_5(tiny)
+    rows = {row.label: row for row in outcome.rows}
     assert rows["NES-RS ATE"].paper == 2.87
     assert all(0 <= (row.ours or 0) <= 100 for row in rows.values())
+    assert outcome.plot is not None
+    outcome.plot(tiny.folder / "members.png")
+    assert (tiny.folder / "members.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_figure_5_5_measures_what_the_most_likely_architecture_lacks(tiny: Settings) -> None:

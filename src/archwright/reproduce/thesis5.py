@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from archwright.analysis.robustness import attack_and_defend, require_toolbox
 from archwright.data import Batches
@@ -26,6 +27,7 @@ from archwright.methods.nesbs_ensembles import DELTAS, Inherited, distinct, gree
 from archwright.models import Model, load_member
 from archwright.reproduce.base import Outcome, Row, Settings, needs
 from archwright.reproduce.searches import finished, name_of
+from archwright.reproduce.thesis5_members import plot_members
 from archwright.runs.files import save_figure
 from archwright.runs.run import Run
 from archwright.runs.stop import Stop
@@ -180,6 +182,13 @@ class Kept:
         usual = np.concatenate([model.probabilities(x).numpy() for x, _ in batches]).astype(np.float64)
         return ensemble_error(passes, labels), ensemble_error([usual], labels)
 
+    def predicted(self, ensemble: Ensemble) -> list[NDArray[np.int64]]:
+        """The class that each member gives every test image, (images,) a member."""
+        batches = list(Batches(self.method().context.task.data, "test", 256, shuffle=False, drop_last=False))
+        return [
+            np.concatenate([one.probabilities(x).numpy().argmax(1) for x, _ in batches]) for one in ensemble.members
+        ]
+
     def report(self, ensemble: Ensemble) -> EnsembleReport:
         """On the test images."""
         data = self.method().context.task.data
@@ -258,7 +267,7 @@ def table_5_1(settings: Settings) -> Outcome:
 
 @needs()
 def table_5_5(settings: Settings) -> Outcome:
-    """ATE and PPD of the ensembles of table 5.1."""
+    """ATE and PPD of the ensembles of table 5.1; the picture is figure 5.4."""
     seeds, found = over_seeds(settings, tuple(TABLE_5_5))
     rows = []
     for sampler, reports in found.items():
@@ -266,8 +275,16 @@ def table_5_5(settings: Settings) -> Outcome:
         rows.append(Row.of(f"{LABELS[sampler]} ATE", "%", ate, [one.ate for one in reports]))
         rows.append(Row.of(f"{LABELS[sampler]} PPD", "%", ppd, [one.ppd for one in reports]))
         rows.append(Row.of(f"{LABELS[sampler]} ECE", "%", None, [one.ece for one in reports]))
-    notes = [settings.images_note(), NOTE_PAPER, "the thesis gives no ECE"]
-    return Outcome(scale_text(seeds), rows, notes)
+    errors = {LABELS[sampler]: [e for one in reports for e in one.member_errors] for sampler, reports in found.items()}
+    kept = Kept(settings, 0)
+    predicted = {LABELS[sampler]: kept.predicted(kept.ensemble(sampler)) for sampler in found}
+    notes = [
+        settings.images_note(),
+        NOTE_PAPER,
+        "the thesis gives no ECE",
+        "plot.png is figure 5.4: errors of the members, and those of seed 0 by how their predictions differ",
+    ]
+    return Outcome(scale_text(seeds), rows, notes, lambda path: plot_members(errors, predicted, path))
 
 
 @needs()
