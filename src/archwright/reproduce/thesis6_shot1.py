@@ -138,6 +138,21 @@ def beside_random(errors: Errors) -> str:
     return f"mean errors below the mean of the space, a random architecture's: {below} of {len(errors)}"
 
 
+def against_random(errors: Errors, labels: Sequence[str]) -> str:
+    """By label the mean error less a random cell's, over the spaces, with its standard error over seeds, in words.
+
+    Args:
+        errors: in percent, one a seed, by space and label.
+        labels: of the searches.
+    """
+    gains = {
+        label: np.mean([np.array(errors[name, label]) - space_errors(name)[0] for name in SPACES], axis=0)
+        for label in labels
+    }
+    said = ", ".join(f"{label} {mean_gain(own)}" for label, own in gains.items())
+    return f"mean error over the spaces, less a random cell's, with its standard error over seeds: {said}"
+
+
 def scale(seeds: int, channels: int = NASI["proxy_channels"]) -> str:
     """The searches in words.
 
@@ -216,14 +231,12 @@ def table_6_4(settings: Settings) -> Outcome:
     errors = errors_of(settings, {label: {**wide, **changes} for label, changes in CHANGES_6_4.items()}, seeds)
     rows = rows_of(errors, TABLE_6_4)
     rows += [Row(f"DARTS {label}", UNIT, numbers[3], None) for label, numbers in TABLE_6_4.items()]
-    notes = [settings.images_note(), beside_random(errors)]
-    for label in CHANGES_6_4:
-        # Searches of a seed share it over the spaces: one mean a seed.
-        each = np.mean([np.array(errors[name, label]) - space_errors(name)[0] for name in SPACES], axis=0)
-        notes.append(f"{label}: {mean_gain(each)} points of error beside a random cell, mean over the spaces")
-    notes.append(
-        "DARTS: not measured, its cells are in no table and the thesis trains each for 600 epochs; see thesis-6.2"
-    )
+    notes = [
+        settings.images_note(),
+        beside_random(errors),
+        against_random(errors, list(CHANGES_6_4)),
+        "DARTS: not measured, its cells are in no table and the thesis trains each for 600 epochs; see thesis-6.2",
+    ]
     return Outcome(scale(seeds, CHANNELS_6_4), rows, notes)
 
 
@@ -244,8 +257,6 @@ def _by(settings: Settings, field: str, word: str, papers: Mapping[int, Sequence
     seeds = settings.seeds or SEEDS
     arms = {f"{word} {value}": {**NASI, field: value} for value in papers}
     errors = errors_of(settings, arms, seeds)
-    means = {label: np.mean([np.mean(errors[name, label]) for name in SPACES]) for label in arms}
-    order = ", ".join(f"{label} {mean:.2f}" for label, mean in means.items())
-    notes = [settings.images_note(), f"mean error over the spaces: {order}", beside_random(errors)]
+    notes = [settings.images_note(), against_random(errors, list(arms)), beside_random(errors)]
     rows = rows_of(errors, {f"{word} {value}": numbers for value, numbers in papers.items()})
     return Outcome(scale(seeds), rows, notes)
