@@ -13,6 +13,7 @@ from torch import nn
 from archwright.reproduce import rarts_parts, thin_networks
 from archwright.reproduce.base import Settings
 from archwright.reproduce.rarts_parts import CHANNELS, RATES, WEIGHTS, joined, opened, parts
+from archwright.runs.run import ItemLog, Run
 from archwright.training import Recipe, train
 
 pytest.importorskip("torch_pruning")
@@ -36,6 +37,7 @@ def test_parts_of_a_table_that_is_a_sum() -> None:
 def test_arms_are_tuned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = thin_networks.RESNET_RECIPE.changed(epochs=1, precision="float32")
     monkeypatch.setattr(thin_networks, "RESNET_RECIPE", short)
+    ItemLog(tmp_path / "precision.jsonl").record("precision", "bfloat16")
     monkeypatch.setattr(rarts_parts, "WEIGHTS", {"given": "taylor", "RARTS": "rarts"})
     monkeypatch.setattr(rarts_parts, "CHANNELS", {"RARTS": "rarts", "random": "random"})
     monkeypatch.setattr(rarts_parts, "SOURCES", {k: rarts_parts.SOURCES[k] for k in ("taylor", "random", "rarts")})
@@ -54,9 +56,12 @@ def test_arms_are_tuned_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert all(0 <= (row.ours or 0) <= 100 for row in outcome.rows)
     assert tuned, "by the update rule that the rates of the text are of"
     assert {(recipe.optimizer, recipe.momentum, recipe.lr) for recipe in tuned} == {("sgd", 0.9, 0.05)}
+    assert {recipe.precision for recipe in tuned} == {"bfloat16"}, "the one that was found to be quicker"
+    assert any("trained in bfloat16" in note for note in outcome.notes)
+    assert Run.open(tmp_path / "searches" / "rarts-0-bfloat16").configuration["amp"]
     monkeypatch.setattr(rarts_parts, "train", lambda *_, **__: pytest.fail("tuned again"))
     assert rarts_parts.rarts_parts(settings).rows == outcome.rows
-    weights, channels = (opened(str(tmp_path / "searches" / f"{name}-0")) for name in ("rarts", "random"))
+    weights, channels = (opened(str(tmp_path / "searches" / f"{name}-0-bfloat16")) for name in ("rarts", "random"))
     thin = joined(weights, channels, 0.6)
     count = sum(one.numel() for one in thin.parameters())
     assert count < 0.9 * sum(one.numel() for one in weights.subject.scored_network().parameters())

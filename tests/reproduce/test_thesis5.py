@@ -65,6 +65,10 @@ def test_table_5_5_trains_nothing_again(tiny: Settings, monkeypatch: pytest.Monk
     rows = {row.label: row for row in outcome.rows}
     assert rows["NES-RS ATE"].paper == 2.87
     assert all(0 <= (row.ours or 0) <= 100 for row in rows.values())
+    kept = thesis5.Kept(tiny, 0)
+    ensemble, data = kept.ensemble("mc"), kept.method().context.task.data
+    wrong = [100 * float((own != data.test.labels).mean()) for own in kept.predicted(ensemble)]
+    assert wrong == pytest.approx(kept.report(ensemble).member_errors)
     assert outcome.plot is not None
     outcome.plot(tiny.folder / "members.png")
     assert (tiny.folder / "members.png").read_bytes().startswith(b"\x89PNG")

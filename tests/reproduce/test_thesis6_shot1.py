@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,8 +53,14 @@ def test_table_6_8_and_a_second_run_that_searches_no_more(settings: Settings, mo
 
 
 def test_table_6_4_leaves_the_darts_space_open(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shot1, "errors_of", lambda s, arms, seeds: {("S1", label): [7.0] for label in arms})
-    outcome = shot1.table_6_4(settings)
+    errors = {"standard": [7.0, 8.0], "random labels": [6.0, 8.0], "random data": [9.0, 9.0]}
+    found = {(name, label): own for name in shot1.SPACES for label, own in errors.items()}
+    monkeypatch.setattr(shot1, "errors_of", lambda *_: found)
+    outcome = shot1.table_6_4(replace(settings, seeds=2))
+    average = np.mean([shot1.space_errors(name)[0] for name in shot1.SPACES])
+    assert any(f"random labels {7.0 - average:+.2f} ± 1.00" in note for note in outcome.notes)
+    paired = "less that of the standard search of the same seed: random labels -0.50 ± 0.50, random data +1.50 ± 0.50"
+    assert any(note.endswith(paired) for note in outcome.notes)
     paper = {row.label: row.paper for row in outcome.rows}
     assert paper["S1 random data"] == 6.6
     assert paper["DARTS standard"] == 2.95

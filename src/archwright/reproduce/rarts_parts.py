@@ -69,7 +69,7 @@ def source_of(settings: Settings, name: str, data: str, network: str, seed: int)
         own["search_epochs"] = SEARCH_EPOCHS
     own["amp"] = kept_precision(settings.folder) == "bfloat16"
     given = {"data": data, "network": network, "seed": seed, "threads": 1, "keep_macs": (KEEP_MACS,), "tune_steps": 1}
-    folder = settings.folder / "searches" / f"{name}-{seed}"
+    folder = settings.folder / "searches" / f"{name}-{seed}-{kept_precision(settings.folder)}"
     finished(
         folder, "rarts-width", settings.progress, **given, **own, timing=False, beside=False, compare=False, onnx=False
     )
@@ -127,13 +127,14 @@ def measured_arms(settings: Settings, seeds: int) -> Found:
     disk.make_folder(settings.folder)
     network = str(trained_resnet(settings.folder, data))
     items: dict[tuple[str, str, float, int], Item] = {}
+    precision = kept_precision(settings.folder)
     for seed in range(seeds):
         folders = {name: str(source_of(settings, name, data, network, seed)) for name in SOURCES}
         for weights, channels, rate in product(WEIGHTS, CHANNELS, RATES):
-            key = f"{weights} weights, {channels} channels, SGD at {rate:g}, seed {seed}"
+            key = f"{weights} weights, {channels} channels, SGD at {rate:g} in {precision}, seed {seed}"
             payload = {"weights": folders[WEIGHTS[weights]], "channels": folders[CHANNELS[channels]], "seed": seed}
             payload |= {"rate": rate, "keep_macs": KEEP_MACS, "epochs": TUNE_EPOCHS}
-            payload |= {"precision": kept_precision(settings.folder)}
+            payload |= {"precision": precision}
             payload |= {"folder": str(settings.folder / "checkpoints" / key.replace(" ", "-").replace(",", ""))}
             items[weights, channels, rate, seed] = Item(key, payload)
     log, asked = ItemLog(settings.folder / "finished.jsonl"), list(items.values())

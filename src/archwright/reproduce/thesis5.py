@@ -277,7 +277,7 @@ def table_5_5(settings: Settings) -> Outcome:
         rows.append(Row.of(f"{LABELS[sampler]} ECE", "%", None, [one.ece for one in reports]))
     errors = {LABELS[sampler]: [e for one in reports for e in one.member_errors] for sampler, reports in found.items()}
     kept = Kept(settings, 0)
-    predicted = {LABELS[sampler]: kept.predicted(kept.ensemble(sampler)) for sampler in found}
+    predicted = {LABELS[sampler]: kept.predicted(kept.ensemble(sampler)) for sampler in found}  # nothing is trained
     notes = [
         settings.images_note(),
         NOTE_PAPER,

@@ -27,13 +27,18 @@ def disagreement(predicted: Sequence[NDArray[np.int64]]) -> Floats:
     return shares
 
 
-def in_a_plane(squares: Floats) -> Floats:
-    """Points (n, 2) whose squared distances are nearest to ``squares`` (n, n): classical scaling."""
+def in_a_plane(squares: Floats) -> tuple[Floats, float]:
+    """Points (n, 2) by classical scaling, and the share of the spread that the two axes keep.
+
+    Args:
+        squares: squared distances (n, n); what is fitted are the inner products of the centred points.
+    """
     n = len(squares)
     centring = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-0.5 * centring @ squares @ centring)
-    points: Floats = vectors[:, -2:] * np.sqrt(np.maximum(values[-2:], 0.0))
-    return points
+    spread = np.maximum(values, 0.0)
+    points: Floats = vectors[:, -2:] * np.sqrt(spread[-2:])
+    return points, float(spread[-2:].sum() / spread.sum()) if spread.any() else 1.0
 
 
 def plot_members(
@@ -51,7 +56,7 @@ def plot_members(
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    points = in_a_plane(disagreement([one for own in predicted.values() for one in own]))
+    points, kept = in_a_plane(disagreement([one for own in predicted.values() for one in own]))
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
     begin = 0
     for place, (name, own) in enumerate(predicted.items()):
@@ -61,7 +66,8 @@ def plot_members(
     left.set_xticks(range(len(predicted)), list(predicted), fontsize=7)
     left.set_ylabel("test error of a member (%)")
     left.margins(x=0.15)
-    right.set_title("distance: root of the share of images on which two differ", fontsize=8)
+    said = f"distance: root of the share of images on which two differ\n(these two axes keep {kept:.0%} of the spread)"
+    right.set_title(said, fontsize=8)
     right.set_aspect("equal", adjustable="datalim")
     right.legend(fontsize=7)
     for axis in (left, right):

@@ -153,8 +153,8 @@ def quicker_precision(folder: Path, network: nn.Module, images: ImageData) -> st
 
 
 def kept_precision(folder: Path) -> str:
-    """What :func:`quicker_precision` found when the network of ``folder`` was trained."""
-    return str(ItemLog(folder / "precision.jsonl").done["precision"])
+    """What :func:`quicker_precision` found for the network of ``folder``; float32 where it was not asked."""
+    return str(ItemLog(folder / "precision.jsonl").done.get("precision", "float32"))
 
 
 def _train(

@@ -211,6 +211,61 @@ def test_a_later_limit_gets_what_is_inside_the_next_larger_network(finished: Ans
     assert made._further(looser).source == ""
 
 
+def four_limits(folder: Path) -> Thin:
+    """A strategy with time for everything and four limits, of which the tightest is near the quickest network."""
+    shares = (0.001, 0.004, 0.01, 0.03)
+    limits = [(1 - share) * REACH[0] + share * REACH[1] for share in shares]
+    plan = PLAN.model_copy(update={"seconds": 1e4, "until": 1e4, "limits": 4})
+    return strategy_of(Run.open(Path(planned_run(folder, SPACE, plan))), minutes=1e4, limits={"latency_ms": limits})
+
+
+def test_tighter_limits_networks_grow_where_the_looser_ones_leave_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = four_limits(tmp_path / "run")
+    limits = sorted(made.table.limit_sets, key=lambda one: one["latency_ms"])
+    grown = [made._chain(limits, width, made._within) for width in range(SPACE.most_widths)]
+    monkeypatch.setattr(Thin, "_between", lambda _self, chain, place, *_: chain[place])
+    first = [made._chain(limits, width, made._within) for width in range(SPACE.most_widths)]
+    assert grown != first
+    for before, after in zip(first, grown, strict=True):
+        assert all(made._value(new) >= made._value(old) for old, new in zip(before, after, strict=True))
+        for smaller, larger in itertools.pairwise(after):
+            assert contains(SPACE.parse(larger), SPACE.parse(smaller))
+        for own, limit in zip(TABLE.predict(SPACE, list(map(SPACE.parse, after))), limits, strict=True):
+            assert own <= limit["latency_ms"]
+
+
+def test_a_moment_in_which_nothing_else_keeps_a_limit_leaves_the_chain_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = four_limits(tmp_path / "run")
+    asked: list[float] = []
+
+    def best(limits: Any, problem: Any) -> str:
+        asked.append(limits["latency_ms"])
+        if len(asked) > 4:
+            raise InfeasibleError("too slow now")
+        return made._within(limits, problem)
+
+    limits = sorted(made.table.limit_sets, key=lambda one: one["latency_ms"])
+    found = made._chain(limits, 0, best)
+    assert len(asked) > 4
+    monkeypatch.setattr(Thin, "_between", lambda _self, chain, place, *_: chain[place])
+    assert found == made._chain(limits, 0, made._within)
+
+
+def test_default_limits_are_parts_of_a_plain_network_s_latency(tmp_path: Path) -> None:
+    made = strategy_of(Run.open(Path(planned_run(tmp_path / "run", SPACE))))
+    by_hand = SPACE.parse("cn_r1_k3_s2_c24|cn_r1_k3_s1_c24/cn_r1_k3_s2_c96|cn_r1_k3_s1_c96")
+    plain = float(TABLE.predict(SPACE, [by_hand])[0])
+    assert made.limits_without() == pytest.approx([share * plain / 0.97 for share in (1 / 3, 0.5, 0.7, 1)], abs=1e-4)
+    larger = space_of(28)
+    run = Run.open(Path(planned_run(tmp_path / "larger", larger)))
+    grey = "random:classes=2,size=28,channels=1,count=120"
+    assert strategy_of(run, data=grey)._by_hand == larger.plain(width=3), "a convolution a stage"
+
+
 def timed_steps(monkeypatch: pytest.MonkeyPatch, fixed: float, mega: float, half: float) -> None:
     """Steps of a training take ``fixed`` and ``mega`` a million multiply-accumulates, in bfloat16 ``half`` of that."""
 

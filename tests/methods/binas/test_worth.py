@@ -107,6 +107,25 @@ def test_proposals_inside_and_around_a_network(
         assert nested(found.choice)
 
 
+def test_proposals_between_two_networks(problem: StagedProblem) -> None:
+    networks = every(problem)
+    values, costs = problem.evaluate(networks)
+    larger = StagedChoice(np.array([2, 2]), np.array([[0, 1], [0, 1]]), np.array([1, 1]))
+    smaller = StagedChoice(np.array([1, 1]), np.array([[0, -1], [0, -1]]), np.array([0, 1]))
+    most, least = FEW.from_choice(larger), FEW.from_choice(smaller)
+    all_of_them = zip(networks.depths, networks.configurations, networks.widths, strict=True)
+    parsed = [FEW.from_choice(StagedChoice(*one)) for one in all_of_them]
+    fits = np.array([contains(most, one) and contains(one, least) for one in parsed])
+    assert 1 < fits.sum() < len(fits)
+    between = containing(FEW, inside(FEW, problem, larger), smaller)
+    for share in (0.3, 0.6, 1.0):
+        limit = float(np.quantile(costs["latency_ms"][fits], share)) + 1e-6
+        found = best_within(between, 1e12, {"latency_ms": limit})
+        assert found.value == pytest.approx(values[fits & (costs["latency_ms"] <= limit)].max())
+        assert contains(most, FEW.from_choice(found.choice))
+        assert contains(FEW.from_choice(found.choice), least)
+
+
 def test_looking_inside_leaves_the_space_as_it_is() -> None:
     space = MbConv(SCALES["mbconv-8"])
     size, problem = space.size, counted_costs(space).problem(space)

@@ -19,7 +19,6 @@ gets the slowest network within it that is not clearly worse on validation, so t
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,9 +110,12 @@ WORTH_IT = 0.85
 """Part of the time of a float32 step below which bfloat16 is taken."""
 
 SHARES_OF_PLAIN = (1 / 3, 0.5, 0.7, 1.0)
-"""The limits of a search that was given none, as parts of the latency of the plain network of that number of widths."""
+"""The limits of a search that was given none, as parts of the latency of the usual plain network."""
 PLAIN_CONVOLUTIONS, PLAIN_WIDTH = 3, 3
-"""Of the usual plain network: convolutions, at the least, and its width number; one less where a stage has several."""
+"""The usual plain network has at least so many convolutions, of that width number: one narrower where a stage needs
+several."""
+SAME_WORTH = 1e-6
+"""Worths that differ by less are the same: they are sums of tenths."""
 
 Limits = Mapping[str, float]
 
@@ -281,7 +283,7 @@ class Thin:
     @property
     def _by_hand(self) -> CompactArchitecture:
         """The usual plain network."""
-        depth = -(-PLAIN_CONVOLUTIONS // self.space.stages)
+        depth = min(-(-PLAIN_CONVOLUTIONS // self.space.stages), max(self.space.depths))
         return self.space.plain(depth, PLAIN_WIDTH - (depth > 1))
 
     def before_table(self) -> list[Stage]:
@@ -487,34 +489,32 @@ class Thin:
         """A chain of networks that contain each other, one a limit, the loosest first, worth the most together.
 
         The best within the tightest limit may be so wide that nothing good is around it. So it is looked for with every
-        bound on its widths, each looser limit's is the best that contains it (and once more each tighter one's the best
-        inside that), and the chain counts that is worth most by the table; that one is then held to its limits here.
-        In a time for few passes all have the tightest one's.
+        bound on its widths, each looser limit's is the best that contains it, and tighter ones grow again where these
+        leave them room. The chain counts that is worth most by the table; it is then held to its limits here. In a time
+        for few passes all have the tightest one's.
         """
         tightest = list(reversed(limit_sets))
         if self._one_for_all(self.spending):
             return [Proposal(architecture=self._best(tightest[0], self.valued))] * len(tightest)
         worths = []
-        for width, anew in itertools.product(range(self.space.most_widths), (False, True)):
+        for width in range(self.space.most_widths):
             try:
-                worths.append((sum(map(self._value, self._chain(tightest, width, anew, self._within))), width, anew))
+                worths.append((sum(map(self._value, self._chain(tightest, width, self._within))), width))
             except InfeasibleError:
                 continue
-        _, width, anew = max(worths, default=(0.0, self.space.most_widths - 1, False))
-        chain = self._chain(tightest, width, anew, self._best)[::-1]
+        width = max(worths)[1] if worths else self.space.most_widths - 1
+        chain = self._chain(tightest, width, self._best)[::-1]
         larger = [next((one for one in reversed(chain[:place]) if one != own), "") for place, own in enumerate(chain)]
         return [Proposal(architecture=own, source=source) for own, source in zip(chain, larger, strict=True)]
 
     def _chain(
-        self, limit_sets: Sequence[Limits], width: int, anew: bool, best: Callable[[Limits, StagedProblem], str]
+        self, limit_sets: Sequence[Limits], width: int, best: Callable[[Limits, StagedProblem], str]
     ) -> list[str]:
-        """One network a limit, the tightest first, each in the next; the first has width numbers up to ``width``.
+        """One network a limit, the tightest first, each inside the next one; widths of the first are bound at first.
 
         Args:
             limit_sets: the tightest first.
-            width: number of the widest width of the first network.
-            anew: whether all but the loosest limit's are then chosen again, the best that is inside the next one: what
-                was narrow to leave room for others may be wider once these are known.
+            width: number of the widest width of the first network, as it is looked for at first.
             best: the best network of a problem within limits.
         """
         problem, chain = no_wider(self.space, self.valued, width), list[str]()
@@ -526,9 +526,33 @@ class Thin:
                     raise
                 chain.append(chain[-1])  # it is at the edge of this limit as well
             problem = containing(self.space, self.valued, self._choice(chain[-1]))
-        for place in reversed(range(len(chain) - 1) if anew else ()):
-            chain[place] = best(limit_sets[place], inside(self.space, self.valued, self._choice(chain[place + 1])))
+        for place in reversed(range(len(chain) - 1)):
+            chain[place] = self._between(chain, place, limit_sets[place], best)
         return chain
+
+    def _between(
+        self, chain: Sequence[str], place: int, limits: Limits, best: Callable[[Limits, StagedProblem], str]
+    ) -> str:
+        """A network of the chain again, now that the looser limits' are known: what left room for these may grow.
+
+        It is the best that is inside the next one and contains the one before, where that is worth more.
+
+        Args:
+            chain: one network a limit, the tightest first.
+            place: of the network, which is not the last.
+            limits: that it is for.
+            best: the best network of a problem within limits.
+        """
+        problem, own = inside(self.space, self.valued, self._choice(chain[place + 1])), chain[place]
+        if place:
+            problem = containing(self.space, problem, self._choice(chain[place - 1]))
+        try:
+            if self._value(self._within(limits, problem)) <= self._value(own) + SAME_WORTH:
+                return own
+            found = best(limits, problem)
+        except InfeasibleError:  # in what the clock shows now
+            return own
+        return max(own, found, key=self._value)
 
     def _further(self, limits: Limits) -> Proposal:
         """For a limit that was given later: inside the quickest network that does not keep it, else the best of all."""

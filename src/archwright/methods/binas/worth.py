@@ -72,14 +72,16 @@ def worth(space: StagedSpace[Any], problem: StagedProblem) -> StagedProblem:
 
 def inside(space: StagedSpace[Any], problem: StagedProblem, larger: StagedChoice) -> StagedProblem:
     """``problem`` of ``space`` for what is contained in ``larger``: its kinds of block, at most as wide and as deep."""
-    depths = [tuple(own for own in space.depths if own <= depth) for depth in larger.depths.tolist()]
+    known = zip(problem.depths, larger.depths.tolist(), strict=True)
+    depths = [tuple(own for own in allowed if own <= depth) for allowed, depth in known]
     widths = [range(width + 1) for width in larger.widths.tolist()]
     return _with_blocks_of(space, problem, larger, depths, widths)
 
 
 def containing(space: StagedSpace[Any], problem: StagedProblem, smaller: StagedChoice) -> StagedProblem:
     """``problem`` of ``space`` for what contains ``smaller``: its blocks, at least as wide, and more behind them."""
-    depths = [tuple(own for own in space.depths if own >= depth) for depth in smaller.depths.tolist()]
+    known = zip(problem.depths, smaller.depths.tolist(), strict=True)
+    depths = [tuple(own for own in allowed if own >= depth) for allowed, depth in known]
     widths = [range(width, len(own)) for width, own in zip(smaller.widths.tolist(), space.widths, strict=True)]
     return _with_blocks_of(space, problem, smaller, depths, widths)
 
@@ -97,7 +99,7 @@ def _with_blocks_of(
     widths: Sequence[range],
 ) -> StagedProblem:
     """The same for networks with the kinds of block of ``choice`` where it has any, and with some depths and widths."""
-    allowed = space.allowed.copy()
+    allowed = problem.allowed_configurations.copy()
     for stage, depth in enumerate(choice.depths.tolist()):
         allowed[stage, :depth] = np.arange(allowed.shape[-1]) == choice.configurations[stage, :depth, None]
     costs = _only(space, problem, widths)
