@@ -36,6 +36,7 @@ from archwright.search.answer import Answer
 from archwright.search.budget import Pace
 from archwright.search.configuration import Configuration
 from archwright.search.context import Context
+from archwright.search.limited import tightest_first
 from archwright.search.trained import networks_of
 from archwright.supernets.shrink import contains
 from archwright.training import Recipe
@@ -211,12 +212,25 @@ def test_a_later_limit_gets_what_is_inside_the_next_larger_network(finished: Ans
     assert made._further(looser).source == ""
 
 
-def four_limits(folder: Path) -> Thin:
-    """A strategy with time for everything and four limits, of which the tightest is near the quickest network."""
-    shares = (0.001, 0.004, 0.01, 0.03)
-    limits = [(1 - share) * REACH[0] + share * REACH[1] for share in shares]
+def four_limits(folder: Path, **others: list[float]) -> Thin:
+    """A strategy with time for everything and four limits, of which the tightest is near the quickest network.
+
+    With ``others`` there are two latencies instead, each together with each of these limits.
+    """
+    shares = (0.05, 0.5) if others else (0.001, 0.004, 0.01, 0.03)
+    limits = {"latency_ms": [(1 - share) * REACH[0] + share * REACH[1] for share in shares], **others}
     plan = PLAN.model_copy(update={"seconds": 1e4, "until": 1e4, "limits": 4})
-    return strategy_of(Run.open(Path(planned_run(folder, SPACE, plan))), minutes=1e4, limits={"latency_ms": limits})
+    return strategy_of(Run.open(Path(planned_run(folder, SPACE, plan))), minutes=1e4, limits=limits)
+
+
+def test_every_one_of_combined_limits_is_kept(tmp_path: Path) -> None:
+    """A looser latency with fewer parameters cannot contain what a tighter one with more of them got."""
+    made = four_limits(tmp_path / "run", params=[4000.0, 40_000.0])
+    limits = tightest_first(made.table.limit_sets)
+    assert len(limits) == 4
+    for own, limit in zip(made._chain(limits, 4, made._within), limits, strict=True):
+        costs = made.valued.evaluate(made._choice(own))[1]
+        assert all(float(costs[name]) <= most for name, most in limit.items())
 
 
 def test_tighter_limits_networks_grow_where_the_looser_ones_leave_room(

@@ -478,8 +478,8 @@ class Thin:
         """What is to be trained for each limit, the loosest first; kept, as what is timed does not repeat."""
         log = self.context.run.items("proposals")
         if not log.done:
-            for limits, proposal in zip(limit_sets, self._nested(limit_sets), strict=True):
-                log.record(json.dumps(limits), proposal.model_dump())
+            nested = zip(limit_sets, self._nested(limit_sets), strict=True)
+            log.record_all([(json.dumps(limits), proposal.model_dump()) for limits, proposal in nested])
         for limits in limit_sets:
             if json.dumps(limits) not in log.done:
                 log.record(json.dumps(limits), self._further(limits).model_dump())
@@ -518,13 +518,14 @@ class Thin:
             best: the best network of a problem within limits.
         """
         problem, chain = no_wider(self.space, self.valued, width), list[str]()
-        for limits in limit_sets:
+        for before, limits in zip([None, *limit_sets], limit_sets, strict=False):
             try:
                 chain.append(best(limits, problem))
             except InfeasibleError:
-                if not chain:
+                if before is None:
                     raise
-                chain.append(chain[-1])  # it is at the edge of this limit as well
+                looser = all(most >= before[name] for name, most in limits.items())  # in each of several resources
+                chain.append(chain[-1] if looser else best(limits, self.valued))
             problem = containing(self.space, self.valued, self._choice(chain[-1]))
         for place in reversed(range(len(chain) - 1)):
             chain[place] = self._between(chain, place, limit_sets[place], best)
