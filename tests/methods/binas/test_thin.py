@@ -24,7 +24,9 @@ from archwright.methods.binas.thin import (
     FEWEST_STEPS,
     LATE,
     LOOSEST,
+    MIRRORED_FROM,
     SHARED_FROM,
+    SHIFTED_FROM,
     Proposal,
     Thin,
     default_minutes,
@@ -370,16 +372,34 @@ def test_images_that_are_seen_a_few_times_are_shown_as_they_are(tmp_path: Path) 
         tmp_path / "grey.npz", x_train=images[..., 0], y_train=labels, x_test=images[:20, ..., 0], y_test=labels[:20]
     )
     np.savez(tmp_path / "colour.npz", x_train=images, y_train=labels, x_test=images[:20], y_test=labels[:20])
-    for name, shifted, expected in (
-        ("grey", False, Augmentation()),
-        ("grey", True, Augmentation(crop=1, flip=True)),
-        ("colour", False, Augmentation(flip=True)),
-        ("colour", True, Augmentation(crop=1, flip=True)),
+    for name, shifted, mirrored, expected in (
+        ("grey", False, False, Augmentation()),
+        ("grey", False, True, Augmentation(flip=True)),
+        ("grey", True, True, Augmentation(crop=1, flip=True)),
+        ("colour", False, False, Augmentation(flip=True)),
+        ("colour", True, True, Augmentation(crop=1, flip=True)),
     ):
-        folder = tmp_path / f"{name}-{shifted}"
-        planned_run(folder, SPACE, PLAN.model_copy(update={"shifted": shifted}))
+        folder = tmp_path / f"{name}-{shifted}-{mirrored}"
+        planned_run(folder, SPACE, PLAN.model_copy(update={"shifted": shifted, "mirrored": mirrored}))
         made = strategy_of(Run.open(folder), data=f"npz:{tmp_path / name}.npz")
         assert made.augment(made.context.task.data) == expected
+
+
+@pytest.mark.parametrize(
+    ("seen", "shifted", "mirrored"), [(0.9 * MIRRORED_FROM, False, False), (1.1 * MIRRORED_FROM, False, True),
+                                      (0.9 * SHIFTED_FROM, False, True), (1.1 * SHIFTED_FROM, True, True)]
+)  # fmt: skip
+def test_what_could_be_learnt_by_heart_is_shown_in_other_ways(
+    seen: float, shifted: bool, mirrored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``seen``: passes over the images times the parameters for each of them; a step takes 5 ms here."""
+    made = strategy_of(Run.open(Path(planned_run(tmp_path / "run", SPACE))), limits={"latency_ms": LIMITS})
+    images, batch = len(made.context.task.data.train), made.recipe.batch_size
+    monkeypatch.setattr(Thin, "_counted", lambda *_: {"params": 0.5 * images, "macs": 0.0})
+    seconds = 0.005 * (seen / 0.5) * images / batch
+    found = made._showing(PLAN.model_copy(update={"shifted": False}), seconds, -1)
+    assert (found.shifted, found.mirrored) == (shifted, mirrored)
+    assert (found.fewest_steps > PLAN.fewest_steps) == shifted
 
 
 def test_simple_things_are_beside_it_on_the_same_images(finished: Answer) -> None:

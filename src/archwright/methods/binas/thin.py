@@ -68,10 +68,10 @@ FEW_IMAGES = 1000
 """Up to so many training images the batches are half as large, which is more steps in the same time."""
 FEW_PHOTOGRAPHS, SHOWN = 2000, {"crop": 0, "cutout": 0, "zoom": 0.6, "colour": 0.4}
 """Up to so many training images the default augmentation of photographs becomes this stronger one."""
-SEEN_OFTEN, ALWAYS_SHIFTED, BY_HEART = 12, 60, 4.0
-"""Images are shifted, and grey ones mirrored, where they are seen so many times and the network has so many parameters
-for each of them, which could learn them by heart; or where they are seen very often. What is seen a few times is learnt
-better as it is: see the arms in docs/training.md."""
+MIRRORED_FROM, SHIFTED_FROM = 50.0, 150.0
+"""Passes over the training images, times the parameters of the network for each of them, from which on grey images are
+mirrored (as colour ones always are) and from which on images are shifted too: a network with many parameters that sees
+them often learns them by heart, any other learns them better as they are. See the arms in docs/training.md."""
 
 KEPT_BACK, KEPT_SECONDS = 0.03, 2.0
 """Part of the minutes, and seconds for each limit, that are kept for timing, testing and saving the answers."""
@@ -131,7 +131,8 @@ class Spending(StageResult):
         precision: that trainings compute in.
         step_fixed_ms: of a training step, and
         step_mega_ms: more for each million multiply-accumulates of one image.
-        shifted: whether training images are shifted, as they are seen often.
+        shifted: whether training images are shifted, as they could be learnt by heart.
+        mirrored: whether grey ones are mirrored at least.
         fewest_steps: that an answer should get; networks too large for them are not looked at.
         share: of these seconds that the processor was working for this process when they were planned.
         shared_from: passes over the images from which on several limits share the time.
@@ -145,6 +146,7 @@ class Spending(StageResult):
     step_fixed_ms: float = Field(ge=0)
     step_mega_ms: float = Field(gt=0)
     shifted: bool
+    mirrored: bool = False
     fewest_steps: int = Field(FEWEST_STEPS, ge=1)
     share: float = Field(1.0, gt=0, le=1)
     shared_from: float = Field(SHARED_FROM, ge=0)
@@ -225,11 +227,18 @@ class Thin:
 
     def augment(self, data: ImageData) -> Augment | None:
         """Of all trainings, by how often the images will be seen."""
-        planned = self.context.run.stage_result("plan") is not None
-        return self._augment(data, shifted=not planned or self.spending.shifted)
+        if self.context.run.stage_result("plan") is None:
+            return self._augment(data, shifted=True, mirrored=True)
+        return self._augment(data, shifted=self.spending.shifted, mirrored=self.spending.mirrored)
 
-    def _augment(self, data: ImageData, *, shifted: bool) -> Augment | None:
-        """What is done to training images; what a user asks for is left as it is."""
+    def _augment(self, data: ImageData, *, shifted: bool, mirrored: bool) -> Augment | None:
+        """What is done to training images; what a user asks for is left as it is.
+
+        Args:
+            data: the images.
+            shifted: whether all that is usual for them is done.
+            mirrored: whether grey ones are mirrored at least, where that is usual.
+        """
         task, usual = self.context.task, self.context.task.augmentation_of(data)
         if not isinstance(usual, Augmentation) or self.context.configuration.augment != "default":
             return usual
@@ -238,7 +247,7 @@ class Thin:
             return task.augmentation_of(data, **SHOWN)
         if shifted:
             return task.augmentation_of(data, cutout=0)
-        return task.augmentation_of(data, cutout=0, crop=0, flip=usual.flip and colour)
+        return task.augmentation_of(data, cutout=0, crop=0, flip=usual.flip and (colour or mirrored))
 
     @cached_property
     def trainer(self) -> Trainer:
@@ -323,7 +332,7 @@ class Thin:
         self._check_time(found, spent + beside + kept)
         together = self._one_for_all(found)
         first, place = (found.seconds, 0) if together else (self._share([1] * limits) * found.seconds, -1)
-        found = self._shifting(found, first, place)
+        found = self._showing(found, first, place)
         passes = self._passes(found, first, self._counted(found, first, place)[MACS])
         whose = "one network for all limits" if together else "the loosest limit's network"
         apart = limits > 1 and not together
@@ -336,8 +345,8 @@ class Thin:
         )
         return found
 
-    def _shifting(self, found: Spending, seconds: float, place: int) -> Spending:
-        """The plan with images shifted, and more steps for every answer, where they are seen often.
+    def _showing(self, found: Spending, seconds: float, place: int) -> Spending:
+        """The plan with images mirrored, or shifted and more steps for every answer, where they are seen often.
 
         Args:
             found: as it is so far.
@@ -346,11 +355,14 @@ class Thin:
         """
         counted, images = self._counted(found, seconds, place), len(self.context.task.data.train)
         passes = self._passes(found, seconds, counted[MACS])
-        if passes < ALWAYS_SHIFTED and (passes < SEEN_OFTEN or counted["params"] < BY_HEART * images):
-            return found
+        seen = passes * counted["params"] / images
+        if seen < SHIFTED_FROM:
+            return found.model_copy(update={"mirrored": seen >= MIRRORED_FROM})
         narrow = found.steps(found.share * seconds, self._macs(self.space.plain(width=1)))
         steps = min(FEWEST_SHIFTED, round(OF_NARROW * narrow))
-        return found.model_copy(update={"shifted": True, "fewest_steps": max(found.fewest_steps, steps)})
+        return found.model_copy(
+            update={"shifted": True, "mirrored": True, "fewest_steps": max(found.fewest_steps, steps)}
+        )
 
     @cached_property
     def _pace(self) -> Pace:
@@ -419,7 +431,7 @@ class Thin:
 
     def _step_ms(self, pace: Pace, architecture: CompactArchitecture, precision: str) -> float:
         data, device = self.context.task.data, self.context.device.name
-        augment = self._augment(data, shifted=True)
+        augment = self._augment(data, shifted=True, mirrored=True)
         batches = Batches(data, "train", self.recipe.batch_size, augment=augment, device=device)
         network = self.space.build(architecture, self.space.scale)
         return pace.real_step_ms(network, batches, self.recipe.changed(precision=precision), TIMED_STEPS)
