@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -71,6 +72,18 @@ def test_every_row_has_a_verdict_and_a_command_that_exists() -> None:
 
 def test_the_page_in_the_documentation_is_the_command_s() -> None:
     assert (ROOT / "docs" / "papers.md").read_text(encoding="utf-8") == page()
+
+
+def test_rows_in_the_documentation_are_of_commands_that_exist() -> None:
+    files = sorted((ROOT / "docs" / "measured" / "rows").glob("*.json"))
+    assert files
+    names = {entry.name for entry in reproductions}
+    for path in files:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        assert found["id"] in names, path
+        assert path.stem.startswith(found["id"]), path
+        assert set(found) == {"id", "scale", "seconds", "rows", "notes"}
+        assert all(set(row) == {"label", "unit", "paper", "ours", "ours_std"} for row in found["rows"])
 
 
 def test_the_command_prints_rows_as_json() -> None:

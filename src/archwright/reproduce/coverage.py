@@ -88,6 +88,8 @@ def page() -> str:
         "Made by `archwright reproduce --coverage`: every table, figure, theorem and algorithm of the five texts by",
         "its number (lemmas, steps of proofs, are left out). Scale, data, seeds and cost (on two cores) are those of",
         "the command. What did not come out is said as plainly as what did; *not run* has the command that would.",
+        "The rows of the latest runs, as their commands printed them, are in `docs/measured/rows` (seconds are those",
+        "of the last call: what is kept is not computed again).",
         "",
         f"In all: {told}.",
     ]
