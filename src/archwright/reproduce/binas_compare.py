@@ -59,7 +59,7 @@ from archwright.training import train
 
 ARMS = ("BINAS", "plain4", "control", "plain", "uniform", "random", "evolution")
 TIMES_PLAIN = (1.0, 1.8, 3.5)
-"""The limits, as multiples of the latency of the space's narrowest plain network, where a bench names none."""
+"""The limits, as multiples of the latency of a narrow plain network of three convolutions, where a bench names none."""
 ROOM = 1.1
 """Where a machine is too slow for the tightest limit, it is raised to so many times the quickest network's latency."""
 DEFAULT_SEEDS = 3
@@ -231,8 +231,8 @@ def within_reach(limits: Sequence[float], strategy: Thin) -> list[float]:
 
 
 def limits_of(strategy: Thin) -> list[float]:
-    """In milliseconds, from the latency of the space's narrowest plain network."""
-    plain = float(strategy.table.latency.predict(strategy.space, [strategy.space.plain(width=1)])[0])
+    """In milliseconds, from the latency of a narrow plain network."""
+    plain = float(strategy.table.latency.predict(strategy.space, [strategy.plain_of(width=1)])[0])
     return [round(times * plain / MARGIN, 4) for times in TIMES_PLAIN]
 
 

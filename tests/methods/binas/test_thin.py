@@ -282,6 +282,20 @@ def test_default_limits_are_parts_of_a_plain_network_s_latency(tmp_path: Path) -
     assert strategy_of(run, data=grey)._by_hand == larger.plain(width=3), "a convolution a stage"
 
 
+@pytest.mark.parametrize("size", [8, 16, 28])
+def test_some_random_networks_are_quicker_than_a_narrow_plain_one(size: int, tmp_path: Path) -> None:
+    """What ``reproduce binas-compare`` takes its limits from, so that random search has something within them."""
+    space = space_of(size)
+    run = Run.open(Path(planned_run(tmp_path / "run", space)))
+    made = strategy_of(run, data=f"random:classes=2,size={size},channels=1,count=120")
+    plain = made.plain_of(1)
+    assert sum(map(len, plain.stages)) >= 3
+    assert {block.configuration.kind for stage in plain.stages for block in stage} == {"cn"}
+    rng = np.random.default_rng(0)
+    drawn = table_of(space).predict(space, [plain, *(space.sample(rng) for _ in range(3000))])
+    assert (drawn[1:] <= drawn[0]).any()
+
+
 def timed_steps(monkeypatch: pytest.MonkeyPatch, fixed: float, mega: float, half: float) -> None:
     """Steps of a training take ``fixed`` and ``mega`` a million multiply-accumulates, in bfloat16 ``half`` of that."""
 

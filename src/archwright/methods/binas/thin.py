@@ -289,11 +289,16 @@ class Thin:
         plain = float(self.table.latency.predict(self.space, [self._by_hand])[0])
         return [round(share * plain / MARGIN, 4) for share in SHARES_OF_PLAIN]
 
+    def plain_of(self, width: int) -> CompactArchitecture:
+        """The plain network of one width number with three convolutions, or more where stages have several."""
+        depth = min(-(-PLAIN_CONVOLUTIONS // self.space.stages), max(self.space.depths))
+        return self.space.plain(depth, width)
+
     @property
     def _by_hand(self) -> CompactArchitecture:
         """The usual plain network."""
-        depth = min(-(-PLAIN_CONVOLUTIONS // self.space.stages), max(self.space.depths))
-        return self.space.plain(depth, PLAIN_WIDTH - (depth > 1))
+        several = self.space.stages < PLAIN_CONVOLUTIONS
+        return self.plain_of(PLAIN_WIDTH - several)
 
     def before_table(self) -> list[Stage]:
         """No stage comes before the table."""
