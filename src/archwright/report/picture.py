@@ -23,6 +23,8 @@ COLOURS = ("#2f6fde", "#d9822b", "#2a9d6f", "#9b51c9", "#c0392b", "#5c6b7a")
 """Of groups of points, in the order in which they come."""
 LEAST_POINTS, ROOM = 1.0, 0.06
 """What is left free below the networks: points of accuracy at least, and a part of what they span."""
+ABOVE = 0.3
+"""What is left free above them, for the numbers of the chosen ones, as a part of what is below."""
 WIDTH, HEIGHT, DOTS = 7.2, 3.6, 150
 """Inches, and dots an inch."""
 LINE = 10
@@ -92,8 +94,9 @@ def _draw(axis: Any, found: Front) -> list[Any]:
     if "%" in found.y_label:  # a tenth of a point is not to look like much
         low, high = (ends(mark.y for mark in found.marks) for ends in (min, max))
         room = max(LEAST_POINTS, ROOM * (high - low))
-        axis.set_ylim(low - room, high + 2 * room)  # more above: the chosen ones have their numbers there
-        axis.set_yticks([tick for tick in axis.get_yticks() if low - room <= tick <= min(high + 2 * room, 100)])
+        top = high + ABOVE * (high - low + room)
+        axis.set_ylim(low - room, top)
+        axis.set_yticks([tick for tick in axis.get_yticks() if low - room <= tick <= min(top, 100)])
     axis.set_xlabel(found.x_label)
     axis.set_ylabel(found.y_label)
     axis.margins(x=0.08)
