@@ -92,6 +92,18 @@ def test_all_arms_have_the_same_seconds(settings: Settings) -> None:
         assert sum(float(key.rsplit(" ", 1)[1]) for key in keys) == pytest.approx(0.1, rel=0.05), arm
 
 
+@pytest.mark.parametrize(("seconds", "fits"), [(6.0, True), (2.9, False)])
+def test_many_candidates_need_the_usual_steps_and_not_those_of_an_answer(
+    seconds: float, fits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer whose images are shifted should have 10,000 steps; nine candidates share the time of one."""
+    spending = PLAN.model_copy(update={"step_fixed_ms": 1.0, "step_mega_ms": 1.0, "fewest_steps": 10_000})
+    monkeypatch.setattr(binas_compare.Others, "thin", SimpleNamespace(spending=spending))
+    monkeypatch.setattr(binas_compare.Others, "costs", lambda *_: {"latency_ms": 1.0, "macs": 1e6})
+    others = binas_compare.Others(tmp_path, [2.0] * 3, ItemLog(tmp_path / "log.jsonl"), 9 * seconds, Stop())
+    assert others.fits(SPACE.plain(), 2.0) == fits
+
+
 def test_the_four_convolutions_are_those_of_the_table() -> None:
     data = load_data(DataRequest("random:classes=10,size=28,channels=1,count=60", 0))
     network = binas_compare.FourConvolutions(data)

@@ -37,7 +37,7 @@ from archwright.data.sources import DEBIAN_FASHION
 from archwright.device import Device
 from archwright.errors import InfeasibleError, unknown_name
 from archwright.methods.binas import Binas
-from archwright.methods.binas.thin import Spending, Thin
+from archwright.methods.binas.thin import FEWEST_STEPS, Spending, Thin
 from archwright.proxies.modules import count_macs
 from archwright.reproduce.arms import Accuracies, arm_rows, run_arms, standing
 from archwright.reproduce.base import Outcome, Settings, needs
@@ -402,8 +402,9 @@ class Others:
 
     def fits(self, architecture: CompactArchitecture, limit: float) -> bool:
         """Whether ``architecture`` is predicted to keep ``limit`` milliseconds and can be trained in the time."""
-        costs = self.costs(architecture)
-        return costs["latency_ms"] <= limit and costs["macs"] <= self.thin.spending.most_macs(self.seconds / self.count)
+        costs, spending = self.costs(architecture), self.thin.spending
+        own = spending.model_copy(update={"fewest_steps": min(FEWEST_STEPS, spending.fewest_steps)})  # of a short time
+        return costs["latency_ms"] <= limit and costs["macs"] <= own.most_macs(self.seconds / self.count)
 
     def drawn(self, limit: float, number: int) -> CompactArchitecture:
         """A random network that fits ``limit`` milliseconds, another one for each ``number``."""
